@@ -135,12 +135,13 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
 
 static void add_options(CommandLine& line, EvalOptions& o) {
     add_model_options(line, o.model);
-    line.add("-i,--data", o.data, "token shards: a file or a quoted glob pattern");
-    line.add("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag");
-    line.add("-b,--batch-size", o.batch, 1, 1 << 20, "sequences per batch (B)");
-    line.add("-t,--sequence-length", o.sequence, 0, 1 << 20,
-             "tokens per sequence (T; 0: the model's max_seq_len)");
-    line.add("-m,--max-batches", o.max_batches, -1, "most batches to evaluate (-1: all)");
+    line.add("-i,--data", o.data, "token shards: a file or a quoted glob pattern").is(PathKind::pattern);
+    line.add("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag").is(PathKind::file);
+    line.add("-b,--batch-size bs batch micro-batch", o.batch, "sequences per batch (B)").between(1, 1 << 20);
+    line.add("-t,--sequence-length block-size context seq-len ctx max-length n-ctx", o.sequence,
+             "tokens per sequence (T; 0: the model's max_seq_len)")
+        .between(0, 1 << 20);
+    line.add("-m,--max-batches", o.max_batches, "most batches to evaluate (-1: all)").at_least(-1);
 }
 
 int main(int argc, char** argv) {

@@ -213,23 +213,28 @@ static void generate(const GenerateOptions& options, TrainedModel& model,
 
 static void add_options(CommandLine& line, GenerateOptions& o) {
     add_model_options(line, o.model);
-    line.add_text("PROMPT", o.prompt,
-                  "text to continue; -: read it from standard input, without a newline at its end");
-    line.add("--file", o.prompt_file, "read the prompt from this file, without a newline at its end");
-    line.add("--prompts", o.prompts_file, "continue each line of this file that is not empty");
-    line.add_flag("-i,--interactive", o.interactive, "continue each line that is typed");
-    line.add("--samples", o.samples, 1, 1024,
-             "texts for each prompt, generated side by side; the seeds count up");
-    line.add_texts("--stop", o.stops, "end a text before this; may be given several times");
-    line.add("-n,--tokens", o.tokens, 0, "most tokens to generate");
-    add_sampler_options(*line.app, o.sampler);
-    line.add("--min-p", o.sampler.min_p, 0, 1,
-             "sample from the tokens at least this times as likely as the likeliest");
-    line.add("--repetition-penalty", o.repetition_penalty, 0.01, 100,
-             "makes tokens that are in the text less likely; 1: no change, 1.2: a usual value");
+    line.add("PROMPT", o.prompt,
+             "text to continue; -: read it from standard input, without a newline at its end");
+    line.add("--file", o.prompt_file, "read the prompt from this file, without a newline at its end")
+        .is(PathKind::file);
+    line.add("--prompts", o.prompts_file, "continue each line of this file that is not empty")
+        .is(PathKind::file);
+    line.add("-i,--interactive", o.interactive, "continue each line that is typed");
+    line.add("--samples num-samples num-return-sequences", o.samples,
+             "texts for each prompt, generated side by side; the seeds count up")
+        .between(1, 1024);
+    line.add("--stop", o.stops, "end a text before this; may be given several times");
+    line.add("-n,--tokens max-new-tokens max-tokens length", o.tokens, "most tokens to generate").at_least(0);
+    add_sampler_options(line, o.sampler);
+    line.add("--min-p", o.sampler.min_p,
+             "sample from the tokens at least this times as likely as the likeliest")
+        .between(0, 1);
+    line.add("--repetition-penalty repeat-penalty", o.repetition_penalty,
+             "makes tokens that are in the text less likely; 1: no change, 1.2: a usual value")
+        .between(0.01, 100);
     line.add("--seed", o.seed, "the same seed gives the same text on the same device");
-    line.add_flag("--no-echo", o.no_echo, "do not print the prompt");
-    line.add_flag("--ignore-end", o.ignore_end, "continue with a new document after end-of-text");
+    line.add("--no-echo", o.no_echo, "do not print the prompt");
+    line.add("--ignore-end", o.ignore_end, "continue with a new document after end-of-text");
 }
 
 int main(int argc, char** argv) {

@@ -156,10 +156,10 @@ static std::string reference_folder() {
 
 static void add_options(CommandLine& line, TestOptions& o) {
     line.add_device(o.device);
-    line.add_choice("--precision", o.precision, precision_names(), "fp32, bf16 or fp16");
-    line.add("--losses", o.losses, "losses of ten AdamW steps, to check them, too");
-    line.add("MODEL", o.model, "llm.c checkpoint, such as gpt2_124M.bin");
-    line.add("STATE", o.state, "debug state, such as gpt2_124M_debug_state.bin");
+    line.add("--precision dtype fp16 bf16 amp", o.precision, "fp32, bf16 or fp16").one_of(precision_names());
+    line.add("--losses", o.losses, "losses of ten AdamW steps, to check them, too").is(PathKind::file);
+    line.add("MODEL", o.model, "llm.c checkpoint, such as gpt2_124M.bin").is(PathKind::file);
+    line.add("STATE", o.state, "debug state, such as gpt2_124M_debug_state.bin").is(PathKind::file);
 }
 
 int main(int argc, char** argv) {

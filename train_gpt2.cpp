@@ -55,7 +55,7 @@ static int processes_on_device(const Options& o, const Communicator& job) {
 
 // Opens the device of --device; null is the CPU.
 static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const Communicator& job) {
-    const uint64_t limit = o.plans_device() ? 0 : o.device_bytes() / uint64_t(processes_on_device(o, job));
+    const uint64_t limit = o.plans_device() ? 0 : o.device_memory / uint64_t(processes_on_device(o, job));
     auto pad = open_device(device_of_process(o, job), {.device_memory = limit, .timestamps = o.profile});
     if (o.offloads_optimizer() && !has_own_memory(pad.get()))
         print_line(stdout, "note: --offload optimizer has no effect: %s uses the host's memory",
@@ -81,9 +81,9 @@ static MemoryCheck memory_check(const Options& o, const ModelConfig& config, Lau
         return shape.in_bf16 ? memory_need<bf16>(config, pad, training)
                              : memory_need<Real>(config, pad, training);
     };
-    if (o.plans_device()) return {need, room_of_device(o.device_bytes()), &job, true};
+    if (o.plans_device()) return {need, room_of_device(o.device_memory), &job, true};
     const int processes = pad ? processes_on_device(o, job) : job.machine_size;
-    MemoryRoom room = memory_room(pad, processes, o.device_bytes());
+    MemoryRoom room = memory_room(pad, processes, o.device_memory);
     room.host_bytes = host_room(pad, job.machine_size);
     return {need, room, &job, has_own_memory(pad)};
 }
@@ -94,7 +94,7 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, co
     print_plan(o, inputs, memory.need(shape_of(o)));
     if (o.plans_device() && !pad)
         print_line(stdout, "note: the plan leaves out the scratch memory of the GPU's kernels");
-    if (o.dry_run) print_room(memory, o);
+    if (o.plans_only()) print_room(memory, o);
     check_memory(memory, o);
     if (!pad || !pad->device().is_gpu() || o.plans_memory_only()) return 0;
     Phase phase("measuring the device's peak");
@@ -189,39 +189,38 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
 }
 
 template <class Real>
-static int train(Options o, Communicator& job) {
+static int train(Options& o, LaunchPad* pad, Communicator& job) {
     catch_save_signal();
     RunFolder folder;
     RunInputs inputs = open_inputs(o, folder, job);
     const OptimizerShare share = share_of_process(o, job);
-    const auto pad = open_training_device(o, job);
-    const MemoryCheck memory = memory_check<Real>(o, inputs.config, pad.get(), job);
+    const MemoryCheck memory = memory_check<Real>(o, inputs.config, pad, job);
     if (o.may_choose_batch()) {
         choose_fit(o, memory, fewest_tokens(o));
         open_data(o, inputs, job.rank == 0);
     }
     check_agreement(o, inputs, job);
-    const double peak = plan<Real>(o, inputs, pad.get(), memory);
+    const double peak = plan<Real>(o, inputs, pad, memory);
     if (o.plans_memory_only()) return 0;
-    GPT2<Real> g(inputs.config, pad.get());
+    GPT2<Real> g(inputs.config, pad);
     g.dropout = o.dropout;
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
     Optimizer<Real> optimizer(inputs.config, g.memory, optimizer_options(o), share);
     load(o, inputs, g, optimizer);
-    if (!o.dry_run) return run(o, inputs, g, optimizer, peak, job);
+    if (!o.plans_only()) return run(o, inputs, g, optimizer, peak, job);
     print_estimate(o, g, optimizer, inputs, peak);
     return 0;
 }
 
 // Where notes go: standard output, unless that is what the model is exported to.
 static FILE* notes_of_export(const Options& o) {
-    return is_same_file(o.export_to.second, "/dev/stdout") ? stderr : stdout;
+    return o.exports() && is_same_file(o.export_to[1], "/dev/stdout") ? stderr : stdout;
 }
 
 // Writes the model of -e and its tokenizer for other programs.
 static void export_model(const Options& o) {
     const StopWritingAtSignals stops;
-    const auto& [format, path] = o.export_to;
+    const std::string &format = o.export_to[0], &path = o.export_to[1];
     format == "hf" ? check_export_folder(path) : check_export_file(path);
     ModelSource model = find_model(o.model);
     ModelConfig config = {};
@@ -239,18 +238,12 @@ static void export_model(const Options& o) {
                                     .config = config,
                                     .read = read,
                                     .tokenizer = tokenizer ? &*tokenizer : nullptr,
-                                    .type = stored_type(o.precision)};
+                                    .type = o.precision};
     format == "hf" ? export_hugging_face(path, exported) : export_gguf(path, exported);
 }
 
-static void plot(const Options& o) {
-    plot_runs(o.plotted, o.plot_over == "steps"    ? PlotOver::steps
-                         : o.plot_over == "tokens" ? PlotOver::tokens
-                                                   : PlotOver::seconds);
-}
-
-// What a dry run of --text prints of the data, which are not prepared.
-static void expect_tokens(Options& o, const TextTokens& tokens) {
+// A dry run of --text plans without the tokens, which are not prepared.
+static void plan_without_tokens(Options& o, const TextTokens& tokens) {
     o.expected_data = format_string("about %llu training tokens, %llu validation tokens, of %s",
                                     (unsigned long long)tokens.train_tokens,
                                     (unsigned long long)tokens.val_tokens, printable(o.text).c_str());
@@ -259,37 +252,56 @@ static void expect_tokens(Options& o, const TextTokens& tokens) {
     if (o.epochs > 0 && per_step > 0)
         o.max_steps = int(std::clamp(o.epochs * double(tokens.train_tokens / per_step), 1.0, 1e9));
     o.train_data = o.val_data = "";
+    if (o.tokenizer.empty() && !names_model_file(o.model)) o.tokenizer = "bytes";
 }
 
-// Fills the options. With --text, the number of tokens chooses some of them: first the expected number, so
-// that wrong options are refused before anything is written, then the number of the prepared tokens. A dry
-// run stops after the first. Returns false after --help or --version.
-static bool parse(int argc, char** argv, Options& options, Communicator& job) {
-    const Options before = options;
-    bool runs = false;
-    job.agree([&] { runs = parse_options(argc, argv, options); });
-    check_same_options(options, job);
-    if (!options.needs_tokens) return runs;
-    const Options given = options;
-    const auto choose = [&](const TextTokens& tokens) {
-        options = before;
-        parse_options(argc, argv, options, choose_options(given, tokens));
-    };
-    TextTokens planned;
+// The options with those that are chosen for the tokens of --text.
+static Options chosen_for(const TextTokens& tokens, Options o, LaunchPad* pad) {
+    choose_options(o, tokens, pad);
+    note_chosen(o, "this text");
+    complete_options(o);
+    return o;
+}
+
+// Prepares the tokens of --text and chooses options: first for the expected number of tokens, so that wrong
+// options are refused before anything is written, then for those that were prepared.
+static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
+    TextTokens tokens;
+    Options planned;
     job.agree([&] {
-        planned = plan_tokens(given);
-        choose(planned);
+        tokens = plan_tokens(o);
+        planned = chosen_for(tokens, o, pad);
     });
-    if (options.dry_run) {
-        expect_tokens(options, planned);
-        if (options.tokenizer.empty() && !names_model_file(options.model)) options.tokenizer = "bytes";
-        return true;
+    if (o.plans_only()) {
+        o = planned;
+        return plan_without_tokens(o, tokens);
     }
     job.agree([&] {
-        if (job.rank == 0) prepare_text(given);
+        if (job.rank == 0) prepare_text(o);
     });
-    job.agree([&] { choose(find_tokens(given)); });
-    return true;
+    job.agree([&] { o = chosen_for(find_tokens(o), o, pad); });
+}
+
+static void print_notes(const Options& o) {
+    for (const std::string& note : o.notes) print_line(notes_of_export(o), "note: %s", note.c_str());
+}
+
+// Opens the device, chooses what is not given, and trains.
+static int train(Options& o, Communicator& job) {
+    const auto pad = open_training_device(o, job);
+    if (o.needs_tokens()) prepare_and_choose(o, pad.get(), job);
+    print_notes(o);
+    return with_precision(stored_type_name(o.precision),
+                          [&]<class Real>(Real) { return train<Real>(o, pad.get(), job); });
+}
+
+// Plots, or exports, by the first process alone.
+static int run_alone(const Options& o, Communicator& job) {
+    print_notes(o);
+    job.agree([&] {
+        if (job.rank == 0) o.exports() ? export_model(o) : plot_runs(o.plotted, o.plot_over);
+    });
+    return 0;
 }
 
 int main(int argc, char** argv) {
@@ -299,27 +311,16 @@ int main(int argc, char** argv) {
         job = join_job();
         if (job->rank > 0 && !freopen("/dev/null", "w", stdout)) fail("cannot open /dev/null");
         Options options = {.num_processes = job->size, .process_rank = job->rank};
-        if (!parse(argc, argv, options, *job)) return 0;
+        bool runs = false;
+        job->agree([&] { runs = parse_options(argc, argv, options); });
+        check_same_options(options, *job);
+        if (!runs) return 0;
         job->form_nodes(options.ranks_per_node);
         options.num_nodes = job->num_nodes;
-        if (options.threads) use_threads(options.threads);
-        for (const std::string& note : options.notes)
-            print_line(notes_of_export(options), "note: %s", note.c_str());
+        if (options.machine.threads) use_threads(options.machine.threads);
         if (options.list_devices) return print_devices(), 0;
-        if (!options.plotted.empty()) {
-            job->agree([&] {
-                if (job->rank == 0) plot(options);
-            });
-            return 0;
-        }
-        if (!options.export_to.first.empty()) {
-            job->agree([&] {
-                if (job->rank == 0) export_model(options);
-            });
-            return 0;
-        }
-        return with_precision(options.precision,
-                              [&]<class Real>(Real) { return train<Real>(options, *job); });
+        if (options.exports() || !options.plotted.empty()) return run_alone(options, *job);
+        return train(options, *job);
     } catch (const std::exception& error) {
         if (job && job->size > 1) abort_job(message_for(error));
         return report_error("train_gpt2", error);

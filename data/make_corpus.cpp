@@ -63,13 +63,16 @@ int main(int argc, char** argv) {
         "make_corpus",
         "Writes stories whose exact entropy is known, or checks whether a text consists of them.");
     line.accept_cpu_as_device();
-    line.add("--out", options.out, "text file to write; its numbers go beside it, named .json");
+    line.add("--out output out-dir output-dir", options.out,
+             "text file to write; its numbers go beside it, named .json")
+        .is(PathKind::file);
     line.add("--bytes", options.bytes, "minimum size in bytes");
     line.add("--stories", options.stories, "minimum number of stories");
     line.add("--seed", options.seed, "the same seed gives the same text");
-    line.add("--tokenizer", options.tokenizer, "tokenizer that counts tokens: a file, or bytes");
+    line.add("--tokenizer", options.tokenizer, "tokenizer that counts tokens: a file, or bytes")
+        .is(PathKind::tokenizer);
     line.add("--val-tokens", options.val_tokens, "size of the validation part, rounded up to whole stories");
-    line.add("--check", options.check, "text file whose stories to check");
+    line.add("--check", options.check, "text file whose stories to check").is(PathKind::file);
     return line.run(argc, argv, [&] {
         if (!options.check.empty()) return check(options.check);
         if (options.out.empty()) fail("--out FILE is needed");

@@ -3,7 +3,7 @@
 //                  --out data --name shakespeare tinyshakespeare.txt
 // writes data/shakespeare_val.bin and data/shakespeare_train.bin. With --field text, the files are JSONL.
 // They may be compressed, and folders stand for the files below them. All threads tokenize; their number does
-// not change the tokens. --tokenizer bpe:4096 first trains a tokenizer on the text.
+// not change the tokens.
 //     prepare_data hellaswag --tokenizer gpt2_tokenizer.bin --out hellaswag_val.bin hellaswag_val.jsonl
 // makes llm.c's HellaSwag file. --make-tokenizer makes gpt2_tokenizer.bin from the two files in which GPT-2's
 // vocabulary was published.
@@ -58,47 +58,55 @@ static void make_tokenizer(const Options& options) {
                tokenizer.vocab_size());
 }
 
+// The command line that begins with the word hellaswag.
+static int run_hellaswag(int argc, char** argv) {
+    Options options;
+    CommandLine line("prepare_data", "Turns HellaSwag's JSONL into llm.c's file.");
+    line.accept_cpu_as_device();
+    line.add("FILE", options.hellaswag, "hellaswag_val.jsonl, as published").is(PathKind::file).required();
+    line.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes").is(PathKind::tokenizer);
+    line.add("--out", options.out, "file to write").is(PathKind::file).required();
+    return line.run(argc - 1, argv + 1, [&] {
+        const StopWritingAtSignals stops;
+        prepare_hellaswag(options);
+    });
+}
+
+static void add_options(CommandLine& line, Options& options) {
+    line.add("FILE", options.files,
+             "text files, plain or compressed (gzip, zstd), folders of them, or - for standard input")
+        .is(PathKind::file);
+    line.add("--files-from", options.files_from, "read more names of files from this file, one per line")
+        .is(PathKind::file);
+    line.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes").is(PathKind::tokenizer);
+    add_text_options(line, options);
+    line.add("--val-tokens", options.val_tokens, "number of tokens, from the start, for validation");
+    line.add("--val-fraction val-split", options.val_fraction,
+             "instead: fraction of the documents, drawn from all of the text, for validation")
+        .between(0, 0.5);
+    line.add("--seed", options.seed, "seed of the draw of --val-fraction");
+    line.add("--shard-tokens shard-size", options.shard_tokens, "maximum tokens in a shard");
+    line.add("--out output out-dir output-dir", options.out, "folder for the shards, created if missing")
+        .is(PathKind::file);
+    line.add("--name", options.name, "name of the shards");
+    line.add("--make-tokenizer", options.make_tokenizer, "only write GPT-2's tokenizer to this file")
+        .is(PathKind::file);
+    line.add("--vocab", options.vocab, "vocab.bpe, for --make-tokenizer").is(PathKind::file);
+    line.add("--encoder", options.encoder, "encoder.json, for --make-tokenizer").is(PathKind::file);
+}
+
 int main(int argc, char** argv) {
     start_program(argv);
+    if (argc > 1 && std::string(argv[1]) == "hellaswag") return run_hellaswag(argc, argv);
     Options options;
-    CommandLine line("prepare_data",
-                     "Turns text files into token shards DIR/NAME_train.bin and DIR/NAME_val.bin.");
+    CommandLine line(
+        "prepare_data",
+        "Turns text files into token shards DIR/NAME_train.bin and DIR/NAME_val.bin; prepare_data "
+        "hellaswag makes another file, and has options of its own.");
     line.accept_cpu_as_device();
-    line.add("FILE", options.files,
-             "text files, plain or compressed (gzip, zstd), folders of them, or - for standard input");
-    line.add("--files-from", options.files_from, "read more names of files from this file, one per line");
-    line.add("--tokenizer", options.tokenizer,
-             "tokenizer file, bytes, or bpe:N, as in bpe:4096: one of N tokens, trained on all of the text");
-    line.add("--min-frequency", options.bpe.min_frequency,
-             "bpe: how often a pair that becomes a token occurs");
-    line.add("--max-token-length", options.bpe.max_token_length,
-             "bpe: tokens have fewer bytes, unless they have 1 or 2 (0: no limit)");
-    line.add_texts("--special-token", options.bpe.special_tokens,
-                   "bpe: a text that is one token; may be repeated. <|endoftext|> is the first if not named");
-    add_text_options(*line.app, options);
-    line.add("--val-tokens", options.val_tokens, "number of tokens, from the start, for validation");
-    line.add("--val-fraction", options.val_fraction, 0, 0.5,
-             "instead: fraction of the documents, drawn from all of the text, for validation");
-    line.add("--seed", options.seed, "seed of the draw of --val-fraction");
-    line.add("--shard-tokens", options.shard_tokens, "maximum tokens in a shard");
-    line.add("--out", options.out, "folder for the shards, created if missing");
-    line.add("--name", options.name, "name of the shards");
-    line.add("--make-tokenizer", options.make_tokenizer, "only write GPT-2's tokenizer to this file");
-    line.add("--vocab", options.vocab, "vocab.bpe, for --make-tokenizer");
-    line.add("--encoder", options.encoder, "encoder.json, for --make-tokenizer");
-    CommandLine hellaswag = line.add_subcommand("hellaswag", "Turns HellaSwag's JSONL into llm.c's file.");
-    hellaswag.add("FILE", options.hellaswag, "hellaswag_val.jsonl, as published");
-    hellaswag.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes");
-    hellaswag.add("--out", options.out, "file to write");
-    hellaswag.require("FILE");
-    hellaswag.require("--out");
+    add_options(line, options);
     return line.run(argc, argv, [&] {
         const StopWritingAtSignals stops;
-        if (hellaswag.given())
-            prepare_hellaswag(options);
-        else if (options.make_tokenizer.empty())
-            prepare_tokens(options);
-        else
-            make_tokenizer(options);
+        options.make_tokenizer.empty() ? prepare_tokens(options) : make_tokenizer(options);
     });
 }

@@ -38,7 +38,7 @@ libxxhash-dev            header   xxhash.h
 zlib1g-dev               header   zlib.h
 libzstd-dev              header   zstd.h
 libedit-dev              header   editline/readline.h
-libcli11-dev             header   CLI/CLI.hpp
+libtomlplusplus-dev      header   toml++/toml.h
 mesa-vulkan-drivers      file     /usr/share/vulkan/icd.d/lvp_icd*.json
 '
 # To build Intel's shim
@@ -119,7 +119,7 @@ name_homebrew_packages() {
     local package missing=''
     have brew || die "install Homebrew, then run this again"
     for package in cmake ninja glslang spirv-tools vulkan-headers vulkan-loader molten-vk pcre2 xxhash zstd \
-        nlohmann-json cli11 libomp googletest google-benchmark gnuplot; do
+        nlohmann-json tomlplusplus libomp googletest google-benchmark gnuplot; do
         brew list --versions "$package" >/dev/null 2>&1 || missing="$missing $package"
     done
     [ -z "$missing" ] || die "packages are missing: brew install$missing"
@@ -401,7 +401,7 @@ windows_libraries() {
         die "could not build the libraries for Windows (log: $log)"
     fi
     mkdir -p "$work/root/include"
-    for name in vulkan vk_video nlohmann CLI xxhash.h xxh3.h; do
+    for name in vulkan vk_video nlohmann toml++ xxhash.h xxh3.h; do
         ln -s "/usr/include/$name" "$work/root/include/$name"
     done
     rm -rf "$tools/windows"

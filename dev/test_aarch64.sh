@@ -23,7 +23,7 @@ for needed in build/{embedded_shaders.cpp,baseline_shaders.cpp,commit.h} /usr/sr
   [ -e $needed ] || fail "no $needed: run make, and install libgtest-dev"
 done
 # Only headers: files that need libraries for Arm (tokenizer, TensorBoard) are left out.
-for headers in vulkan vk_video nlohmann CLI gtest; do
+for headers in vulkan vk_video nlohmann toml++ gtest; do
   [ ! -e /usr/include/$headers ] || ln -sfn /usr/include/$headers $out/include/$headers
 done
 

@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view all = text_of(data, size);
     const InputFile file(all);
     for (const TextOptions& options :
-         {TextOptions{.field = "text"}, {.split = "blank-line", .field = "text"}, {.split = "blank-line"}})
+         {TextOptions{.field = "text"}, {.split = DocumentSplit::blank_line, .field = "text"}, {.split = DocumentSplit::blank_line}})
         expect_no_crash([&] {
             const size_t most = 4 * size + (1 << 14);
             std::string text(most, ' ');  // decompressed, without a byte order mark

@@ -15,7 +15,7 @@
 #include "llmc/data/hellaswag.h"
 #include "llmc/data/token_file.h"
 #include "llmc/files/hugging_face.h"
-#include "llmc/options/train_options.h"
+#include "llmc/options/option_files.h"
 #include "llmc/text/corpus.h"
 #include "llmc/text/tokenizer.h"
 
@@ -165,7 +165,7 @@ static void make_runs() {
     for (std::string& argument : arguments) argv.push_back(argument.data());
     parse_options(int(argv.size()), argv.data(), options);
     for (const char* program : {"options_fuzz", "run_folder_fuzz"})
-        write_whole_file(seed(program, "effective"), {options.effective});
+        write_whole_file(seed(program, "effective"), {options_text(options)});
     std::string deep = "[a";
     for (int i = 0; i < 20000; i++) deep += ".a";
     write_whole_file(seed("options_fuzz", "deep_section"), {deep, "]\nb=1\n"});

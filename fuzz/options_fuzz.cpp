@@ -2,8 +2,8 @@
 #include <filesystem>
 
 #include "fuzz/fuzz.h"
-#include "llmc/options/option_lines.h"
-#include "llmc/options/train_options.h"
+#include "llmc/base/toml.h"
+#include "llmc/options/option_files.h"
 
 static void parse(std::vector<std::string> arguments) {
     std::vector<char*> argv;
@@ -12,9 +12,9 @@ static void parse(std::vector<std::string> arguments) {
         Options options;
         if (!parse_options(int(argv.size()), argv.data(), options)) return;
         require(options.batch >= 1 && options.sequence >= 1 && options.learning_rate >= 0);
-        require(options.list_devices || !options.train_data.empty() || options.overfit);
-        for (const OptionLine& line : parse_option_lines(options.effective, "the effective options"))
-            require(!line.values.empty());
+        require(options.list_devices || !options.train_data.empty() || options.overfit || !options.text.empty());
+        const std::string text = options_text(options);
+        require(!read_toml(text, "the options").empty() && changed_options(text, options).empty());
     });
 }
 

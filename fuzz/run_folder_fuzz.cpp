@@ -7,7 +7,7 @@
 #include "fuzz/seeds.h"
 #include "llmc/base/checksum.h"
 #include "llmc/base/json.h"
-#include "llmc/options/train_options.h"
+#include "llmc/options/option_files.h"
 #include "llmc/run/run_folder.h"
 #include "llmc/run/run_state.h"
 
@@ -53,8 +53,8 @@ static void read_options(const std::string& folder, std::string_view all) {
         Options options;
         if (!parse_options(5, argv, options)) return;
         require(options.batch >= 1 && options.sequence >= 1 && options.learning_rate >= 0);
-        changed_options(std::string(all), options.effective);
-        require(changed_options(options.effective, options.effective).empty());
+        changed_options(std::string(all), options);
+        require(changed_options(options_text(options), options).empty());
     });
 }
 

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "llmc/base/file.h"
-#include "llmc/options/train_options.h"
+#include "llmc/options/option_files.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
@@ -36,7 +36,7 @@ static MemoryNeed model_need(const RunShape& s, bool is_fp32, bool master) {
 // host: bytes that can be offloaded to; 0: the device has no memory of its own.
 static MemoryCheck check_of(const Options& o, uint64_t bytes, uint64_t largest = ~uint64_t(0),
                             uint64_t host = 0) {
-    return {[is_fp32 = o.precision == "fp32", master = o.master_weights](const RunShape& shape) {
+    return {[is_fp32 = o.precision == StoredType::fp32, master = o.master_weights](const RunShape& shape) {
                 return model_need(shape, is_fp32, master);
             },
             {bytes, largest, "the card", o.num_processes, host},
@@ -184,9 +184,9 @@ TEST(Fit, ChoosesTheFastestThatFits) {
         EXPECT_EQ(message(o, room), "");
         for (const auto& [name, value] :
              std::vector<std::pair<std::string, int>>{{"batch-size", o.batch}, {"recompute", o.recompute}})
-            EXPECT_NE(("\n" + o.effective).find("\n" + name + "=" + std::to_string(value) + "\n"),
+            EXPECT_NE(options_text(o).find("\n" + name + "=" + std::to_string(value) + "\n"),
                       std::string::npos)
-                << o.effective;
+                << options_text(o);
         return std::vector<int>{o.batch, o.recompute, o.total_batch};
     };
     using Values = std::vector<int>;
@@ -213,20 +213,20 @@ TEST(Fit, OffloadsIfNothingElseFitsOrStepsAreLong) {
         Options o = parsed(arguments);
         choose_fit(o, check_of(o, room, ~uint64_t(0), host), no_limit);
         const bool fits = message(o, room, ~uint64_t(0), host).empty();
-        EXPECT_EQ(o.effective.find("offload=\"optimizer\"") != std::string::npos, o.offloads_optimizer());
+        EXPECT_EQ(options_text(o).find("offload=\"optimizer\"") != std::string::npos, o.offloads_optimizer());
         return std::pair(fits, o.offload);
     };
-    using Choice = std::pair<bool, std::string>;
-    EXPECT_EQ(choice({}, 345000, 1000000), Choice(true, "none"));
-    EXPECT_EQ(choice({}, 300000, 1000000), Choice(true, "optimizer"));
-    EXPECT_EQ(choice({}, 300000, 200000), Choice(false, "optimizer"));
-    EXPECT_EQ(choice({}, 300000, 0), Choice(false, "none"));
-    EXPECT_EQ(choice({"--offload", "none"}, 300000, 1000000), Choice(false, "none"));
-    EXPECT_EQ(choice({"--offload", "optimizer"}, 400000, 1000000), Choice(true, "optimizer"));
+    using Choice = std::pair<bool, Offload>;
+    EXPECT_EQ(choice({}, 345000, 1000000), Choice(true, Offload::none));
+    EXPECT_EQ(choice({}, 300000, 1000000), Choice(true, Offload::optimizer));
+    EXPECT_EQ(choice({}, 300000, 200000), Choice(false, Offload::optimizer));
+    EXPECT_EQ(choice({}, 300000, 0), Choice(false, Offload::none));
+    EXPECT_EQ(choice({"--offload", "none"}, 300000, 1000000), Choice(false, Offload::none));
+    EXPECT_EQ(choice({"--offload", "optimizer"}, 400000, 1000000), Choice(true, Offload::optimizer));
     // larger batches gain more than the update loses
-    EXPECT_EQ(choice({}, 345000, 1000000, "524288"), Choice(true, "optimizer"));
-    EXPECT_EQ(choice({}, 345000, 200000, "524288"), Choice(true, "none"));
-    EXPECT_EQ(choice({}, 2000000, 1000000, "524288"), Choice(true, "none"));
+    EXPECT_EQ(choice({}, 345000, 1000000, "524288"), Choice(true, Offload::optimizer));
+    EXPECT_EQ(choice({}, 345000, 200000, "524288"), Choice(true, Offload::none));
+    EXPECT_EQ(choice({}, 2000000, 1000000, "524288"), Choice(true, Offload::none));
 }
 
 TEST(Fit, LeavesWhatWasChosen) {
@@ -269,10 +269,10 @@ TEST(Fit, ADeviceThatIsNotThere) {
     const MemoryRoom room = room_of_device(uint64_t(8) << 30);
     EXPECT_LT(room.bytes, uint64_t(8) << 30);
     EXPECT_GT(room.bytes, uint64_t(7) << 30);
-    EXPECT_EQ(parsed({"--device-memory", "7.5G"}).device_bytes(), uint64_t(7680) << 20);
-    EXPECT_EQ(parsed({"--device-memory", "900MiB"}).device_bytes(), uint64_t(900) << 20);
-    EXPECT_EQ(parsed({"--device-memory", "2048k"}).device_bytes(), uint64_t(2) << 20);
-    EXPECT_EQ(parsed({"--device-memory", "all"}).device_bytes(), 0u);
+    EXPECT_EQ(parsed({"--device-memory", "7.5G"}).device_memory, uint64_t(7680) << 20);
+    EXPECT_EQ(parsed({"--device-memory", "900MiB"}).device_memory, uint64_t(900) << 20);
+    EXPECT_EQ(parsed({"--device-memory", "2048k"}).device_memory, uint64_t(2) << 20);
+    EXPECT_EQ(parsed({"--device-memory", "all"}).device_memory, 0u);
     for (const char* wrong : {"8", "8X", "", "-1G", "1e3G", "G", "0.5K", "1023K", "2000T", "8 G", "0x8G"})
         EXPECT_NE(message_of([&] { parsed({"--device-memory", wrong}); }), "") << wrong;
 }

@@ -138,8 +138,7 @@ struct MemoryFault : testing::Test {
     }
 };
 
-// Destructors of the JSON library and some functions of CLI11 allocate less where no exception may leave
-// them.
+// Destructors of the JSON library allocate less where no exception may leave them.
 static const size_t library_pieces = 1024;
 
 static std::string text_of(const ModelConfig& config) {

@@ -31,14 +31,12 @@ TEST(Ownership, HasEveryElementOnceInOrder) {
         }
 }
 
-TEST(Optimizers, AreFoundByNameAndByVersion) {
+TEST(Optimizers, AreFoundByVersion) {
     for (size_t i = 0; i < all_optimizers().size(); i++) {
         const OptimizerInfo& info = all_optimizers()[i];
         EXPECT_EQ(size_t(info.kind), i) << info.name;
-        EXPECT_EQ(optimizer_named(info.name), info.kind);
         EXPECT_EQ(optimizer_of_state(info.state_version), info.kind);
     }
-    EXPECT_EQ(message_of([] { optimizer_named("adam"); }), "no optimizer is called \"adam\"");
     EXPECT_FALSE(optimizer_of_state(0));
 }
 

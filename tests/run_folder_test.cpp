@@ -12,7 +12,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
-#include "llmc/options/train_options.h"
+#include "llmc/options/option_files.h"
 #include "tests/message_of.h"
 #include "tests/small_checkpoint.h"
 #include "tests/tiny_run.h"

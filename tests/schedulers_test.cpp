@@ -46,11 +46,3 @@ TEST(Schedulers, EdgesStayFinite) {
         EXPECT_FLOAT_EQ(learning_rate(no_warmup, 0), 1e-3f);
     }
 }
-
-TEST(Schedulers, Names) {
-    EXPECT_EQ(parse_schedule("cosine"), Schedule::cosine);
-    EXPECT_EQ(parse_schedule("linear"), Schedule::linear);
-    EXPECT_EQ(parse_schedule("constant"), Schedule::constant);
-    EXPECT_EQ(parse_schedule("wsd"), Schedule::wsd);
-    for (const char* bad : {"", "Cosine", "cosine ", "none"}) EXPECT_THROW(parse_schedule(bad), Error);
-}

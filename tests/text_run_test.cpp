@@ -338,78 +338,83 @@ TEST_F(TextRun, FinetunesAModelOfLongSequences) {
     EXPECT_TRUE(contains(tuned.out, " --batch-size 1 --sequence-length 1024 ")) << tuned.out;
 }
 
-static double chosen(const std::string& name, const Options& o, uint64_t tokens) {
-    const std::string lines = choose_options(o, {"train.bin", "val.bin", tokens, tokens / 10});
-    const size_t at = lines.find("\n" + name + " = ");
-    return at == lines.npos ? -1 : std::stod(lines.substr(at + name.size() + 4));
+// What is chosen for a text of so many tokens.
+static Options chosen(Options o, uint64_t train, uint64_t val) {
+    choose_options(o, {"train.bin", "val.bin", train, val}, nullptr);
+    return o;
+}
+static Options chosen(const Options& o, uint64_t tokens) { return chosen(o, tokens, tokens / 10); }
+
+template <class T>
+static Options with_given(T Options::*member, T value, Options o = {}) {
+    o.*member = value;
+    o.sources.set(&(o.*member), Source::command_line);
+    return o;
 }
 
-static int chosen_steps(const Options& o, uint64_t tokens) { return int(chosen("max-steps", o, tokens)); }
-
 TEST(Recipe, DropoutFallsWithTheTextsSize) {
-    EXPECT_EQ(chosen("dropout", {}, 16000), 0.3);
-    double before = 0.31;
+    EXPECT_EQ(chosen({}, 16000).dropout, 0.3f);
+    float before = 0.31f;
     for (uint64_t tokens = 40000; tokens < 1000000; tokens *= 4) {
-        const double dropout = chosen("dropout", {}, tokens);
+        const float dropout = chosen({}, tokens).dropout;
         EXPECT_LT(dropout, before) << tokens;
         before = dropout;
     }
-    EXPECT_EQ(chosen("dropout", {}, 1000000), 0);
+    EXPECT_EQ(chosen({}, 1000000).dropout, 0);
 }
 
 TEST(Recipe, StepsFollowFromTheTextAndTheBatch) {
-    Options o;
+    const auto steps = [](const Options& o, uint64_t tokens) { return chosen(o, tokens).max_steps; };
     int before = 0;
     for (uint64_t tokens = 16000; tokens < 150000; tokens *= 2) {
-        const int steps = chosen_steps(o, tokens);
-        EXPECT_GT(steps, before) << tokens;
-        before = steps;
+        EXPECT_GT(steps({}, tokens), before) << tokens;
+        before = steps({}, tokens);
     }
-    EXPECT_EQ(chosen_steps(o, 100000000), chosen_steps(o, 10000000));
-    Options wide;
-    wide.batch = 32;
-    wide.given = "--batch-size 32\n";
-    EXPECT_NEAR(chosen_steps(wide, 100000), chosen_steps(o, 100000) / 4.0, 1);
-    wide.batch = 0;  // not known yet
-    EXPECT_EQ(chosen_steps(wide, 100000), chosen_steps(o, 100000));
-    Options epochs;
-    epochs.epochs = 2;
-    EXPECT_EQ(chosen_steps(epochs, 100000), -1);  // --epochs says it
+    EXPECT_EQ(steps({}, 100000000), steps({}, 10000000));
+    EXPECT_NEAR(steps(with_given(&Options::batch, 32), 100000), steps({}, 100000) / 4.0, 1);
+    const Options automatic = with_given(&Options::batch, 0);  // not known yet
+    EXPECT_EQ(steps(automatic, 100000), steps({}, 100000));
+    EXPECT_EQ(steps(with_given(&Options::epochs, 2.0), 100000), -1);  // --epochs says it
+    EXPECT_EQ(steps(with_given(&Options::max_steps, 7), 100000), 7);
 }
 
 // A batch needs B*T tokens, and one more, in all processes, of the training and of the validation data.
 TEST(Recipe, ABatchIsNotLongerThanTheData) {
-    struct Shape {
-        int batch, sequence;
-        bool operator==(const Shape&) const = default;
-    };
+    using Shape = std::pair<int, int>;
     const auto shape = [](const Options& o, uint64_t train, uint64_t val) {
-        const std::string lines = choose_options(o, {"train.bin", "val.bin", train, val});
-        Shape found = {};
-        sscanf(lines.c_str() + lines.find("batch-size"), "batch-size = %d\nsequence-length = %d",
-               &found.batch, &found.sequence);
-        return found;
+        const Options found = chosen(o, train, val);
+        return Shape(found.batch, found.sequence);
     };
     const uint64_t many = 1000000;
-    EXPECT_EQ(shape({}, many, 2049), (Shape{8, 256}));
-    EXPECT_EQ(shape({}, many, 2048), (Shape{4, 256}));
-    EXPECT_EQ(shape({}, 1000, many), (Shape{2, 256}));
-    EXPECT_EQ(shape({}, 257, many), (Shape{1, 256}));
-    EXPECT_EQ(shape({}, many, 256), (Shape{1, 128}));
-    EXPECT_EQ(shape({.num_processes = 4}, many, 4200), (Shape{4, 256}));
-    EXPECT_EQ(shape({.num_processes = 4}, many, 1000), (Shape{1, 128}));
-    EXPECT_EQ(shape({.sequence = 512, .given = "--sequence-length 512\n"}, many, 2049), (Shape{4, 512}));
-    EXPECT_EQ(shape({.batch = 16, .given = "--batch-size 16\n"}, many, 2049), (Shape{16, 128}));
-    EXPECT_EQ(shape({.total_batch = 512, .given = "--total-batch-size 512\n"}, many, many), (Shape{2, 256}));
+    EXPECT_EQ(shape({}, many, 2049), Shape(8, 256));
+    EXPECT_EQ(shape({}, many, 2048), Shape(4, 256));
+    EXPECT_EQ(shape({}, 1000, many), Shape(2, 256));
+    EXPECT_EQ(shape({}, 257, many), Shape(1, 256));
+    EXPECT_EQ(shape({}, many, 256), Shape(1, 128));
+    EXPECT_EQ(shape({.num_processes = 4}, many, 4200), Shape(4, 256));
+    EXPECT_EQ(shape({.num_processes = 4}, many, 1000), Shape(1, 128));
+    EXPECT_EQ(shape(with_given(&Options::sequence, 512), many, 2049), Shape(4, 512));
+    EXPECT_EQ(shape(with_given(&Options::batch, 16), many, 2049), Shape(16, 128));
+    EXPECT_EQ(shape(with_given(&Options::total_batch, 512), many, many), Shape(2, 256));
 }
 
 // -b auto keeps the tokens of a step.
 TEST(Recipe, AutoKeepsTheTokensOfAStep) {
-    const Options automatic = {.batch = 0, .num_processes = 2, .given = "--batch-size auto\n"};
-    EXPECT_EQ(chosen("total-batch-size", automatic, 1000000), 8 * 256 * 2);
-    EXPECT_EQ(chosen("total-batch-size", {}, 1000000), -1);
-    Options total = automatic;
-    total.total_batch = 1024;
-    total.given += "--total-batch-size 1024\n";
-    EXPECT_EQ(chosen("total-batch-size", total, 1000000), -1);
+    const Options automatic = with_given(&Options::batch, 0, {.num_processes = 2});
+    EXPECT_EQ(chosen(automatic, 1000000).batch, 0);
+    EXPECT_EQ(chosen(automatic, 1000000).total_batch, 8 * 256 * 2);
+    EXPECT_EQ(chosen({}, 1000000).total_batch, -1);
+    EXPECT_EQ(chosen(with_given(&Options::total_batch, 1024, automatic), 1000000).total_batch, 1024);
+}
+
+// What is chosen is weaker than everything else, and chosen again it changes.
+TEST(Recipe, LeavesWhatIsGiven) {
+    for (const Source source : {Source::run, Source::config, Source::command_line}) {
+        Options o = {.val_every = 3};
+        o.sources.set(&o.val_every, source);
+        EXPECT_EQ(chosen(o, 100000).val_every, 3);
+    }
+    const Options once = chosen({}, 100000), twice = chosen(once, 16000);
+    EXPECT_EQ(twice.max_steps, chosen({}, 16000).max_steps);
+    EXPECT_NE(twice.max_steps, once.max_steps);
 }

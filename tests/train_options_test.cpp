@@ -13,6 +13,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
 #include "llmc/cpu/simd.h"
+#include "llmc/options/option_files.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
@@ -55,7 +56,7 @@ TEST(TrainOptions, LlmcsFlagsHaveTheSameMeaning) {
     EXPECT_EQ(o.sequence, 512);
     EXPECT_EQ(o.total_batch, 8192);
     EXPECT_EQ(o.max_steps, 77);
-    EXPECT_EQ(o.scheduler, "wsd");
+    EXPECT_EQ(o.scheduler, Schedule::wsd);
     EXPECT_EQ(o.learning_rate, 0.001f);
     EXPECT_EQ(o.warmup, 7);
     EXPECT_EQ(o.final_fraction, 0.5f);
@@ -79,7 +80,7 @@ TEST(TrainOptions, LlmcsDefaults) {
     EXPECT_EQ(o.sequence, 1024);
     EXPECT_EQ(o.total_batch, -1);
     EXPECT_EQ(o.max_steps, -1);
-    EXPECT_EQ(o.scheduler, "cosine");
+    EXPECT_EQ(o.scheduler, Schedule::cosine);
     EXPECT_EQ(o.learning_rate, 3e-4f);
     EXPECT_EQ(o.warmup, 0);
     EXPECT_EQ(o.final_fraction, 1.0f);
@@ -128,8 +129,8 @@ TEST(TrainOptions, TheLastValueWins) {
 }
 
 TEST(TrainOptions, ThreadsOfTheCpu) {
-    EXPECT_EQ(parse({"-i", "a", "--threads", "3"}).threads, 3);
-    EXPECT_EQ(parse({"-i", "a"}).threads, 0);
+    EXPECT_EQ(parse({"-i", "a", "--threads", "3"}).machine.threads, 3);
+    EXPECT_EQ(parse({"-i", "a"}).machine.threads, 0);
     EXPECT_THROW(parse({"-i", "a", "--threads", "-1"}), Error);
     EXPECT_THROW(parse({"-i", "a", "--threads", "1025"}), Error);
 }
@@ -172,11 +173,11 @@ TEST(TrainOptions, TensorBoard) {
     EXPECT_FALSE(parse({"-i", "a"}).tensorboard);
     const Options on = parse({"-i", "a", "-o", folder.path, "--tensorboard"});
     EXPECT_TRUE(on.tensorboard);
-    std::ofstream(options_path(folder.path)) << on.effective;
+    std::ofstream(options_path(folder.path)) << options_text(on);
     EXPECT_TRUE(parse({"-o", folder.path, "-y", "1"}).tensorboard);
     const Options off = parse({"-o", folder.path, "-y", "1", "--tensorboard=false"});
     EXPECT_FALSE(off.tensorboard);
-    std::ofstream(options_path(folder.path)) << off.effective;
+    std::ofstream(options_path(folder.path)) << options_text(off);
     EXPECT_FALSE(parse({"-o", folder.path, "-y", "1"}).tensorboard);
     EXPECT_TRUE(parse({"-o", folder.path, "-y", "1", "--tensorboard"}).tensorboard);
 }
@@ -185,25 +186,25 @@ TEST(TrainOptions, TheEffectiveOptionsReadBackAreTheSame) {
     TemporaryFolder folder;
     const Options o = parse({"-i", "a b/[x-z]*\"q\".bin", "-j", "it's.bin", "-l", "1e-4", "-sl", "3", "-x",
                              "9", "--seed", "18446744073709551615"});
-    std::ofstream(folder / "run.toml") << o.effective;
+    std::ofstream(folder / "run.toml") << options_text(o);
     const Options again = parse({"--config", folder / "run.toml"});
-    EXPECT_EQ(again.effective, o.effective);
+    EXPECT_EQ(options_text(again), options_text(o));
     EXPECT_EQ(again.train_data, std::filesystem::absolute(o.train_data));
     EXPECT_EQ(again.val_data, std::filesystem::absolute(o.val_data));
     EXPECT_EQ(again.learning_rate, o.learning_rate);
     EXPECT_EQ(again.seed, o.seed);
     const Options defaults = parse({"-i", "x"});
-    std::ofstream(folder / "defaults.toml") << defaults.effective;
+    std::ofstream(folder / "defaults.toml") << options_text(defaults);
     const Options same = parse({"--config", folder / "defaults.toml"});
-    EXPECT_EQ(same.effective, defaults.effective);
+    EXPECT_EQ(options_text(same), options_text(defaults));
     EXPECT_TRUE(same.of_text.include.empty());
     EXPECT_TRUE(same.val_data.empty() && same.output.empty() && same.tokenizer.empty());
     EXPECT_FALSE(same.overfit || same.hellaswag);
     EXPECT_TRUE(same.master_weights);
     for (const char* line : {"batch-size=4\n", "weight-decay=0\n", "max-steps=9\n", "scheduler=\"cosine\"\n"})
-        EXPECT_NE(o.effective.find(line), std::string::npos) << line << "\n" << o.effective;
+        EXPECT_NE(options_text(o).find(line), std::string::npos) << line << "\n" << options_text(o);
     for (const char* line : {"resume", "config", "tf32"})
-        EXPECT_EQ(o.effective.find(line), std::string::npos) << line;
+        EXPECT_EQ(options_text(o).find(line), std::string::npos) << line;
 }
 
 TEST(TrainOptions, TheCommandLineWinsOverTheFileAndTheFileOverTheRunsOptions) {
@@ -231,7 +232,7 @@ TEST(TrainOptions, TheLengthOfAFileWinsOverTheRuns) {
         std::ofstream(folder / "run.toml") << file;
         more.insert(more.end(), resumed.begin(), resumed.end());
         const Options o = parse(more);
-        std::ofstream(options_path(folder.path)) << o.effective;
+        std::ofstream(options_path(folder.path)) << options_text(o);
         const Options again = parse({"-y", "1", "-o", folder.path});
         EXPECT_EQ(std::pair(again.max_steps, again.epochs), std::pair(o.max_steps, o.epochs));
         return std::pair(o.max_steps, o.epochs);
@@ -310,7 +311,7 @@ TEST(TrainOptions, NumbersThatAnOptionCannotHold) {
     TemporaryFolder folder;
     const std::string config = folder / "c.toml";
     size_t whole = 0;
-    for (const std::string& line : lines_of(parse({"-i", "x"}).effective)) {
+    for (const std::string& line : lines_of(options_text(parse({"-i", "x"})))) {
         const std::string name = line.substr(0, line.find('='));
         if (line.find_first_of("0123456789", name.size()) != name.size() + 1) continue;
         for (const std::string value : {"1.5", "1e3", "1e", "0.5.5"}) {
@@ -337,31 +338,30 @@ TEST(TrainOptions, NumbersThatAnOptionCannotHold) {
 
 // The processes of a job compare the options that they are given.
 TEST(TrainOptions, ARepeatedOptionIsNoOther) {
-    const std::string given = parse({"-i", "x", "-x", "1", "--tensorboard", "-o", "y"}).given;
-    EXPECT_EQ(parse({"-i", "w", "-x", "2", "--tensorboard", "-o", "z", "-i", "x", "-x", "1", "-x", "1",
-                     "--tensorboard", "-o", "y"})
-                  .given,
+    const NamedTexts given = given_options(parse({"-i", "x", "-x", "1", "--tensorboard", "-o", "y"}));
+    EXPECT_EQ(given_options(parse({"-i", "w", "-x", "2", "--tensorboard", "-o", "z", "-i", "x", "-x", "1",
+                                   "-x", "1", "--tensorboard", "-o", "y"})),
               given);
-    EXPECT_NE(parse({"-i", "x", "-x", "1", "--tensorboard", "-o", "y", "-x", "2"}).given, given);
+    EXPECT_NE(given_options(parse({"-i", "x", "-x", "1", "--tensorboard", "-o", "y", "-x", "2"})), given);
 }
 
-// What a file of options may be, as long as its lines are NAME = VALUE.
+// What TOML may be, as long as its lines are NAME = VALUE.
 TEST(TrainOptions, ValuesInAFile) {
     TemporaryFolder folder;
     std::ofstream(folder / "run.toml")
         << "# comment\n\n \t train-data = \"a # b, [c]\" # x\r\nval-data='it\"s'\n"
-           "tokenizer= \"\"#\nmodel=d24 # d12\nbatch-size=8\nseed = 7\t\n"
-           "include=\"\"\n"
+           "text='t'\nmodel='d24' # d12\nbatch-size=8\nseed = 7\t\n"
+           "include=[ # two\n  '*.md', \"\\u0041\",\n]\n\"warmup-steps\" = 3\n"
            "learning-rate=1e-4\ntensorboard=false\ndevice='a' 'b'";
     const Options o = parse({"--config", folder / "run.toml"});
     EXPECT_EQ(o.train_data, "a # b, [c]");
     EXPECT_EQ(o.val_data, "it\"s");
-    EXPECT_EQ(o.tokenizer, "");
     EXPECT_EQ(o.model, "d24");
     EXPECT_EQ(o.batch, 8);
     EXPECT_EQ(o.seed, 7u);
     EXPECT_EQ(o.learning_rate, 1e-4f);
-    EXPECT_TRUE(o.of_text.include.empty());
+    EXPECT_EQ(o.of_text.include, (std::vector<std::string>{"*.md", "A"}));
+    EXPECT_EQ(o.warmup, 3);
     EXPECT_FALSE(o.tensorboard);
     EXPECT_EQ(o.device, "a' 'b");  // as the program writes a name with quotes
 }
@@ -396,9 +396,11 @@ TEST(TrainOptions, HostileFilesGiveOneLine) {
                                  "++",
                                  "--",
                                  "train-data.x=1",
-                                 "\"batch-size\"=4",
                                  "tokenizer=[\"a\"",
                                  "tokenizer=[\"a\",\n\"b\"]",
+                                 "tokenizer={a=1}",
+                                 "include=[[\"a\"]]",
+                                 "include=[1]",
                                  "tokenizer=[\"a\",\"b\"]",
                                  "tokenizer=\"a",
                                  "tokenizer='a",
@@ -512,9 +514,9 @@ TEST(TrainOptions, ARunsOptionsAreReadAgainUnchanged) {
         std::vector<std::string> arguments = {"-i", "train.bin", "-j", "val.bin", "-o", folder / "run"};
         arguments.insert(arguments.end(), more.begin(), more.end());
         const Options first = parse(arguments);
-        write_whole_file(file, {first.effective});
+        write_whole_file(file, {options_text(first)});
         const Options second = parse({"--config", file});
-        EXPECT_EQ(second.effective, first.effective);
+        EXPECT_EQ(options_text(second), options_text(first));
         EXPECT_EQ(second.keep_best, first.keep_best);
         EXPECT_EQ(first.keep_best, more != std::vector<std::string>{"--no-keep-best"});
     }

@@ -12,7 +12,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
-#include "llmc/options/train_options.h"
+#include "llmc/options/option_files.h"
 #include "llmc/run/run_folder.h"
 #include "tests/tiny_run.h"
 

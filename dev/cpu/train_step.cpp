@@ -199,12 +199,12 @@ int main(int argc, char** argv) {
     StepOptions o;
     CommandLine line("train_step", "Times a training step on the CPU, by phase and layer.");
     line.accept_cpu_as_device();
-    line.add_text("-e,--model", o.model, "d6, d12, ..., as in train_gpt2");
-    line.add("-b,--batch-size", o.batch, 1, 1 << 20, "sequences (B)");
-    line.add("-t,--sequence-length", o.sequence, 1, 1 << 20, "tokens in a sequence (T)");
-    line.add_choice("--precision", o.precision, precision_names(), "fp32, bf16 or fp16");
-    line.add("-r,--recompute", o.recompute, 0, 3, "as in train_gpt2");
-    line.add("-x,--steps", o.steps, 1, 1 << 20, "steps to time");
+    line.add("-e,--model", o.model, "d6, d12, ..., as in train_gpt2");
+    line.add("-b,--batch-size", o.batch, "sequences (B)").between(1, 1 << 20);
+    line.add("-t,--sequence-length", o.sequence, "tokens in a sequence (T)").between(1, 1 << 20);
+    line.add("--precision", o.precision, "fp32, bf16 or fp16").one_of(precision_names());
+    line.add("-r,--recompute", o.recompute, "as in train_gpt2").between(0, 3);
+    line.add("-x,--steps", o.steps, "steps to time").between(1, 1 << 20);
     return line.run(argc, argv,
                     [&] { with_precision(o.precision, [&]<class Real>(Real) { time_steps<Real>(o); }); });
 }

@@ -168,10 +168,10 @@ int main(int argc, char** argv) {
     CommandLine line("compile_kernels", "Build all kernels with a device's compiler, run none.");
     line.add("--device", o.device, "gpu, a number from train_gpt2 --list-devices, or part of a name");
     line.add("--model", o.model, "dN, gpt2:dN, gpt3:cN or custom:layers=...");
-    line.add_choice("--precision", o.precision, {"fp32", "bf16", "fp16", "all"}, "storage type");
+    line.add("--precision", o.precision, "storage type").one_of({"fp32", "bf16", "fp16", "all"});
     line.add("--kernels", o.kernels, "only kernels whose names contain this");
-    line.add_flag("--default-only", o.default_only, "only the kernels that training takes");
-    line.add_flag("--csv", o.csv, "comma-separated values");
-    line.add_flag("--no-spills", o.no_spills, "fail if a default kernel spills registers");
+    line.add("--default-only", o.default_only, "only the kernels that training takes");
+    line.add("--csv", o.csv, "comma-separated values");
+    line.add("--no-spills", o.no_spills, "fail if a default kernel spills registers");
     return line.run(argc, argv, [&] { run(o); });
 }

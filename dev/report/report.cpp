@@ -230,14 +230,17 @@ static void add_options(CommandLine& line, Options& o) {
     std::set<std::string> names;
     for (const MeasuringProgram& program : measuring_programs) names.insert(program.name);
     line.add_device(o.device);
-    line.add_flag("--quick", o.quick, "fewer and smaller measurements, in about a minute");
-    line.add("--seconds", o.seconds, 0, 1e6,
-             "time limit for all programs together (0: 570, with --quick 55)");
-    line.add("--out", o.out, "folder for the page, the JSON files and the plots");
-    line.add_list("--only", o.only, {names.begin(), names.end()}, 0, 0, "run only these programs");
-    line.add("--programs", o.programs, "folder of the programs (default: this program's)");
-    line.add("--compare", o.compare, "compare two reports, A.json and B.json, and exit");
-    line.add("--page", o.page, "render the page of an existing report.json, in its folder, and exit");
+    line.add("--quick", o.quick, "fewer and smaller measurements, in about a minute");
+    line.add("--seconds", o.seconds, "time limit for all programs together (0: 570, with --quick 55)")
+        .between(0, 1e6);
+    line.add("--out", o.out, "folder for the page, the JSON files and the plots").is(PathKind::file);
+    line.add("--only", o.only, "run only these programs").one_of({names.begin(), names.end()}).list();
+    line.add("--programs", o.programs, "folder of the programs (default: this program's)").is(PathKind::file);
+    line.add("--compare", o.compare, "compare two reports, A.json and B.json, and exit")
+        .is(PathKind::file)
+        .is_long = true;
+    line.add("--page", o.page, "render the page of an existing report.json, in its folder, and exit")
+        .is(PathKind::file);
 }
 
 int main(int argc, char** argv) {

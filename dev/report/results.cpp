@@ -114,11 +114,20 @@ static std::string left_out_text(const std::vector<std::string>& left_out) {
 
 static void add_common_options(CommandLine& line, CommonOptions& o) {
     line.add_device(o.device);
-    line.add("--json", o.json, "write the tables to this file, as JSON");
-    line.add_flag("--quick", o.quick, "fewer and smaller measurements");
-    line.add("--peaks", o.peaks, "refer to the peaks in this JSON file, which `peak` wrote");
-    line.add("--seconds", o.seconds, 0, 1e6,
-             "time limit; measurements that no longer fit are skipped (0: none)");
+    line.add("--json", o.json, "write the tables to this file, as JSON").is(PathKind::file);
+    line.add("--quick", o.quick, "fewer and smaller measurements");
+    line.add("--peaks", o.peaks, "refer to the peaks in this JSON file, which `peak` wrote")
+        .is(PathKind::file);
+    line.add("--seconds", o.seconds, "time limit; measurements that no longer fit are skipped (0: none)")
+        .between(0, 1e6);
+}
+
+static void add_list(CommandLine& line, const ReportOption& o) {
+    Option& row =
+        std::visit([&](auto* values) -> Option& { return line.add(o.name, *values, o.help); }, o.values);
+    row.one_of(o.allowed).list();
+    row.is_hidden = !*o.help;
+    if (o.min < o.max) row.between(o.min, o.max);
 }
 
 int run_report_program(const ReportProgram& program, int argc, char** argv) {
@@ -126,9 +135,7 @@ int run_report_program(const ReportProgram& program, int argc, char** argv) {
     ReportRun run;
     CommandLine line(program.name, program.what);
     add_common_options(line, run.options);
-    for (const ReportOption& o : program.options)
-        std::visit([&](auto* values) { line.add_list(o.name, *values, o.allowed, o.min, o.max, o.help); },
-                   o.values);
+    for (const ReportOption& o : program.options) add_list(line, o);
     return line.run(argc, argv, [&] {
         const double start = now();
         if (run.options.seconds > 0) run.end = start + run.options.seconds;

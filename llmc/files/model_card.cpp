@@ -6,6 +6,7 @@
 #include "llmc/base/html.h"
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/toml.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/export.h"
 
@@ -39,14 +40,13 @@ static KnownRun find_run(const ModelSource& model) {
     return {folder, step, parse_json_object(read_run(folder, step), path)};
 }
 
-// The value of an option in the run's state, without quotes; "" if it is not there or was not given.
+// The value of an option in the run's state; "" if it is not there or was not given.
 static std::string option_value(const KnownRun& run, const std::string& name) {
     for (const nlohmann::json& line : run.state.value("options", nlohmann::json::array())) {
-        if (!line.is_string() || !line.get<std::string>().starts_with(name + "=")) continue;
-        std::string value = line.get<std::string>().substr(name.size() + 1);
-        const bool quoted = value.starts_with('"') || value.starts_with('\'');  // ': has a backslash
-        if (value.size() >= 2 && quoted) value = value.substr(1, value.size() - 2);
-        return value == "-1" ? "" : value;  // -1: chosen by the program
+        if (!line.is_string() || !line.get<std::string>().starts_with(name)) continue;
+        for (const TomlEntry& entry : read_toml(line.get<std::string>(), run_path(run.folder, run.step)))
+            if (entry.name == name && entry.values.size() == 1)
+                return entry.values[0] == "-1" ? "" : entry.values[0];  // -1: chosen by the program
     }
     return "";
 }

@@ -8,15 +8,11 @@
 
 static_assert(int(StoredType::fp32) == 0 && int(StoredType::q8_0) == 3, "the order of stored_type_names()");
 
-std::vector<std::string> stored_type_names() { return {"fp32", "bf16", "fp16", "q8_0"}; }
+static const char* const names[] = {"fp32", "bf16", "fp16", "q8_0"};
 
-StoredType stored_type(const std::string& name) {
-    const std::vector<std::string> names = stored_type_names();
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end())
-        fail("precision '%s' is unknown; accepted are fp32, bf16, fp16 and q8_0", name.c_str());
-    return StoredType(found - names.begin());
-}
+std::vector<std::string> stored_type_names() { return {std::begin(names), std::end(names)}; }
+
+const char* stored_type_name(StoredType type) { return names[int(type)]; }
 
 struct Q8Block {
     fp16 scale;

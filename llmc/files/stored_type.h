@@ -15,6 +15,7 @@ constexpr size_t q8_0_block = 32;
 
 // As --precision spells them, in this order.
 std::vector<std::string> stored_type_names();
+const char* stored_type_name(StoredType type);
 // Error if there is no such type.
 StoredType stored_type(const std::string& name);
 

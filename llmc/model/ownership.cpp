@@ -41,12 +41,6 @@ std::vector<std::string> optimizer_names() {
     return names;
 }
 
-OptimizerKind optimizer_named(const std::string& name) {
-    for (const OptimizerInfo& info : all_optimizers())
-        if (name == info.name) return info.kind;
-    fail("no optimizer is called \"%s\"", name.c_str());
-}
-
 std::optional<OptimizerKind> optimizer_of_state(int state_version) {
     for (const OptimizerInfo& info : all_optimizers())
         if (state_version == info.state_version) return info.kind;

@@ -35,7 +35,6 @@ struct OptimizerInfo {
 const std::vector<OptimizerInfo>& all_optimizers();  // in the order of OptimizerKind
 const OptimizerInfo& optimizer_info(OptimizerKind kind);
 std::vector<std::string> optimizer_names();
-OptimizerKind optimizer_named(const std::string& name);  // Error if there is none
 std::optional<OptimizerKind> optimizer_of_state(int state_version);
 
 bool has_moment(OptimizerKind kind, Moment moment, int tensor);

@@ -5,17 +5,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "llmc/base/error.h"
-
-Schedule parse_schedule(const std::string& name) {
-    if (name == "cosine") return Schedule::cosine;
-    if (name == "linear") return Schedule::linear;
-    if (name == "constant") return Schedule::constant;
-    if (name == "wsd") return Schedule::wsd;
-    fail("learning rate schedule '%s' is unknown; accepted are cosine, linear, constant and wsd",
-         name.c_str());
-}
-
 // The position of step between `from` (0) and `to` (1); 1 if the interval is empty.
 static float progress(int step, int from, int to) {
     return to > from ? std::clamp(float(step - from) / float(to - from), 0.0f, 1.0f) : 1.0f;

@@ -1,7 +1,5 @@
 // Learning rate schedules with llm.c's names and formulas. All of them start with the warm-up.
 #pragma once
-#include <string>
-
 enum class Schedule { cosine, linear, constant, wsd };
 
 struct Scheduler {
@@ -11,9 +9,6 @@ struct Scheduler {
     int num_steps = 1;            // of the whole run
     float final_fraction = 1.0f;  // the final rate as a fraction of peak (not for constant)
 };
-
-// Throws Error unless `name` is cosine, linear, constant or wsd.
-Schedule parse_schedule(const std::string& name);
 
 // The learning rate of step `step`, counted from 0; steps past the end keep the final rate. cosine and linear
 // decay from the end of the warm-up to num_steps. wsd (warm-up, stable, decay) stays at peak and decays as 1

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+struct LaunchPad;
 struct Options;
 
 // The subfolder of a run's folder that holds the tokens of its text.
@@ -13,6 +14,6 @@ struct TextTokens {
     uint64_t train_tokens = 0, val_tokens = 0;
 };
 
-// Lines of options (option_lines.h) for everything that a run on these tokens needs. Steps and what follows
-// from them take the options that `o` gives into account; the caller ignores the lines of those options.
-std::string choose_options(const Options& o, const TextTokens& tokens);
+// Chooses everything that a run on these tokens needs and that is not given. Steps and what follows from them
+// take the given options into account. pad: the device that trains; null: the CPU.
+void choose_options(Options& o, const TextTokens& tokens, LaunchPad* pad);

@@ -137,17 +137,17 @@ static std::vector<bool> offload_choices(const MemoryCheck& memory) {
 static std::string options_of(const RunShape& shape, const Options& o) {
     std::string text;
     const auto add = [&](const std::string& option) { text += (text.empty() ? "" : " ") + option; };
-    if (shape.in_bf16 && o.precision != "bf16") add("--precision bf16");
+    if (shape.in_bf16 && o.precision != StoredType::bf16) add("--precision bf16");
     if (shape.no_master && o.master_weights) add("-w 0");
     if (shape.T != o.sequence) add(format_string("-t %d", shape.T));
-    const bool adds_batch = !o.batch_given || shape.B != o.batch;
+    const bool adds_batch = !o.is_given(o.batch) || shape.B != o.batch;
     if (adds_batch) add(format_string("-b %d", shape.B));
-    if (shape.recompute != (o.gives("recompute") ? o.recompute : Options().recompute))
+    if (shape.recompute != (o.is_given(o.recompute) ? o.recompute : Options().recompute))
         add(format_string("-r %d", int(shape.recompute)));
-    if (shape.offload != (o.gives("offload") && o.offloads_optimizer()))
+    if (shape.offload != (o.is_given(o.offload) && o.offloads_optimizer()))
         add(shape.offload ? "--offload optimizer" : "--offload none");
     const int total = sequences_of(o) * o.sequence * o.num_processes;
-    if (adds_batch && !o.gives("total-batch-size") && total % (shape.B * shape.T * o.num_processes) == 0)
+    if (adds_batch && !o.is_given(o.total_batch) && total % (shape.B * shape.T * o.num_processes) == 0)
         add(format_string("-d %d", total));
     return text;
 }
@@ -156,11 +156,7 @@ static void apply(Options& o, const RunShape& shape) {
     o.total_batch = sequences_of(o) * o.sequence * o.num_processes;
     o.batch = shape.B;
     o.recompute = shape.recompute;
-    o.offload = shape.offload ? "optimizer" : "none";
-    set_effective(o, "batch-size", std::to_string(o.batch));
-    set_effective(o, "recompute", std::to_string(o.recompute));
-    set_effective(o, "total-batch-size", std::to_string(o.total_batch));
-    set_effective(o, "offload", '"' + o.offload + '"');
+    o.offload = shape.offload ? Offload::optimizer : Offload::none;
 }
 
 // The largest B to consider: more than 2^16 tokens are hardly faster, and the data holds a batch of all
@@ -175,13 +171,13 @@ void choose_fit(Options& o, const MemoryCheck& memory, uint64_t tokens) {
     const bool asked = o.batch == 0;
     if (!asked && memory.fits(shape_of(o))) return;
     std::vector<Recompute> recompute = from(asked ? RECOMPUTE_NOTHING : o.recompute);
-    if (o.gives("recompute")) recompute = {Recompute(o.recompute)};
+    if (o.is_given(o.recompute)) recompute = {Recompute(o.recompute)};
     FitChoices choices = {.sequences = sequences_of(o),
                           .most_batch = most_batch(o, tokens),
                           .recompute = recompute,
                           .offload = offload_choices(memory),
                           .others = shape_of(o)};
-    if (o.gives("offload")) choices.offload = {o.offloads_optimizer()};
+    if (o.is_given(o.offload)) choices.offload = {o.offloads_optimizer()};
     // check_memory() says what it lacks
     const RunShape least = with(choices.others, recompute.back(), choices.offload.back());
     const std::optional<RunShape> found = find_fit(memory, choices);
@@ -229,7 +225,7 @@ static std::optional<RunShape> find_shorter(const MemoryCheck& memory, const Opt
 
 // Options with which the run fits.
 static std::string advice(const MemoryCheck& memory, const Options& o) {
-    const bool may_halve = o.precision == "fp32";
+    const bool may_halve = o.precision == StoredType::fp32;
     FitChoices choices = {.sequences = sequences_of(o),
                           .most_batch = max_tokens,
                           .recompute = from(o.recompute),

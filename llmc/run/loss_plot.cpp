@@ -11,8 +11,7 @@
 #include "llmc/base/lines.h"
 #include "llmc/base/output.h"
 #include "llmc/data/sidecar.h"
-#include "llmc/options/option_lines.h"
-#include "llmc/options/train_options.h"
+#include "llmc/options/option_files.h"
 #include "llmc/text/tokenizer_info.h"
 
 using nlohmann::json;
@@ -283,20 +282,14 @@ std::string draw_runs(const std::vector<RunSeries>& runs, std::optional<double> 
 // --- the file ---
 
 std::optional<double> corpus_entropy(const std::string& folder) {
-    const std::string options = options_path(folder);
-    if (!file_exists(options)) return std::nullopt;
-    const std::string text = with_absolute_paths(read_whole_file(options, 1 << 20),
-                                                 std::filesystem::absolute(folder).generic_string());
-    for (const OptionLine& line : parse_option_lines(text, options)) {
-        if (line.name != "val-data") continue;
-        for (const std::string& shard : matching_paths(line.values[0])) {
+    for (const std::string& data : option_of_run(folder, "val-data"))
+        for (const std::string& shard : matching_paths(data)) {
             const std::string numbers = sidecar_of(shard);
             if (!file_exists(numbers)) continue;
             const json nats = read_json_object(numbers).value("val_nats_per_token", json());
             if (nats.is_number() && nats > 1e-6 && nats < 1e3)  // the logarithmic axis has a place for it
                 return nats.get<double>();
         }
-    }
     return std::nullopt;
 }
 

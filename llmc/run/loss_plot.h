@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "llmc/base/svg_plot.h"
-
-// The horizontal axis: steps, or the tokens or the seconds that a run had trained for.
-enum class PlotOver { steps, tokens, seconds };
+#include "llmc/options/train_options.h"
 
 // What a log says of a validation beside its loss; NaN: nothing.
 struct ValidationRow {

@@ -6,12 +6,12 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/lines.h"
 #include "llmc/base/os.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 #include "llmc/launchpad/device.h"
+#include "llmc/options/option_files.h"
 
 static std::vector<DeviceInfo> usable_gpus() {
     std::vector<DeviceInfo> gpus;
@@ -27,7 +27,7 @@ static std::vector<DeviceInfo> usable_gpus() {
 // Unless mpirun has bound the processes to cores of their own, or the user has said how many threads to use.
 static void take_share_of_cores(const Options& o, const Communicator& job) {
     const int cores = omp_get_num_procs();
-    if (o.threads || getenv("OMP_NUM_THREADS") || cores < online_cpus()) return;
+    if (o.machine.threads || getenv("OMP_NUM_THREADS") || cores < online_cpus()) return;
     omp_set_num_threads(std::max(1, cores / job.machine_size));
 }
 
@@ -59,64 +59,83 @@ OptimizerShare share_of_process(const Options& o, const Communicator& job) {
             job.node + 1, job.local_size, job.local_size == 1 ? "" : "es", node + 1, processes,
             std::min(processes, job.local_size));
     }
-    return {job.local_rank * job.num_nodes + job.node, job.size, o.optimizer_kind()};
+    return {job.local_rank * job.num_nodes + job.node, job.size, o.optimizer};
 }
 
-static std::string describe_data(const char* what, const std::optional<DataLoader>& loader) {
-    std::string text;
-    if (loader)
-        for (const SavedShard& shard : shards_of(*loader))
-            text += format_string("%s %s of %llu tokens with the checksum %s\n", what, shard.name.c_str(),
-                                  (unsigned long long)shard.tokens, shard.checksum.c_str());
-    return text;
+static void add_data(NamedTexts& all, const char* what, const std::optional<DataLoader>& loader) {
+    if (!loader) return;
+    for (const SavedShard& shard : shards_of(*loader))
+        all.emplace_back(what,
+                         format_string("%s %s of %llu tokens with the checksum %s", what, shard.name.c_str(),
+                                       (unsigned long long)shard.tokens, shard.checksum.c_str()));
 }
 
-// What a process sees of a run, a line each.
-static std::string description(const Options& o, const RunInputs& inputs) {
-    std::string text = o.effective + format_string("starts at step %d\n", inputs.start.step);
-    text += describe_data("training data", inputs.loader) + describe_data("validation data", inputs.val);
+// What a process sees of a run.
+static NamedTexts description(const Options& o, const RunInputs& inputs) {
+    NamedTexts all = saved_options(o);
+    const auto add = [&](const std::string& what, const std::string& path) {
+        all.emplace_back(what, what + " with the checksum " + checksum_of_file(path));
+    };
+    all.emplace_back("start", format_string("starts at step %d", inputs.start.step));
+    add_data(all, "training data", inputs.loader);
+    add_data(all, "validation data", inputs.val);
     const std::string model =
         inputs.start.resumed ? model_path(o.output, inputs.start.step) : inputs.model_path;
-    if (is_model_file(model)) text += "weights with the checksum " + checksum_of_file(model) + "\n";
+    if (is_model_file(model)) add("weights", model);
     const std::string state = run_path(o.output, inputs.start.step);  // has the checksums of its other files
-    if (inputs.start.resumed && file_exists(state))
-        text += "a checkpoint with the checksum " + checksum_of_file(state) + "\n";
+    if (inputs.start.resumed && file_exists(state)) add("a checkpoint", state);
     if (inputs.tokenizer)
-        text += "a tokenizer with the checksum " + info_of(*inputs.tokenizer).checksum + "\n";
-    if (o.hellaswag) text += "HellaSwag with the checksum " + checksum_of_file(o.hellaswag_file) + "\n";
-    return text;
+        all.emplace_back("tokenizer", "a tokenizer with the checksum " + info_of(*inputs.tokenizer).checksum);
+    if (o.hellaswag) add("HellaSwag", o.hellaswag_file);
+    return all;
 }
 
-// The first line that the other text does not have; "nothing" if it has all.
-static std::string line_not_in(const std::string& text, const std::string& other) {
-    for (const std::string& line : lines_of(text))
-        if (("\n" + other).find("\n" + line + "\n") == std::string::npos) return line;
+// The first of one's own that the other does not have; nothing if it has all.
+static std::optional<NamedText> first_not_in(const NamedTexts& own, const NamedTexts& other) {
+    for (const NamedText& text : own)
+        if (!std::count(other.begin(), other.end(), text)) return text;
+    return std::nullopt;
+}
+
+static std::string text_of(const NamedTexts& texts, const std::string& name) {
+    for (const NamedText& text : texts)
+        if (text.first == name) return text.second;
     return "nothing";
 }
 
-// The line with the same first word, which names an option or a file; "nothing" if there is none.
-static std::string line_like(const std::string& line, const std::string& text) {
-    const std::string name = line.substr(0, line.find(' ')) + " ";
-    for (const std::string& other : lines_of(text))
-        if (other.starts_with(name)) return other;
-    return "nothing";
+static std::string flat(const NamedTexts& texts) {
+    std::string all;
+    for (const auto& [name, text] : texts) all += name + '\0' + text + '\0';
+    return all;
 }
 
-// Throws Error in all processes if their texts are not the same.
-static void expect_same(const std::string& text, Communicator& job) {
-    const std::vector<std::string> all = job.gather(text);
+static NamedTexts from_flat(std::string_view all) {
+    NamedTexts texts;
+    const auto take = [&] {
+        const std::string part(all.substr(0, all.find('\0')));
+        all.remove_prefix(part.size() + 1);
+        return part;
+    };
+    while (!all.empty()) texts.push_back({take(), take()});
+    return texts;
+}
+
+// Throws Error in all processes if they do not have the same.
+static void expect_same(const NamedTexts& own, Communicator& job) {
+    const std::vector<std::string> all = job.gather(flat(own));
     job.agree([&] {
         if (all[job.rank] == all[0]) return;
-        const std::string extra = line_not_in(all[job.rank], all[0]),
-                          missing = line_not_in(all[0], all[job.rank]),
-                          own_line = extra == "nothing" ? line_like(missing, all[job.rank]) : extra,
-                          first_line = extra == "nothing" ? missing : line_like(extra, all[0]);
+        const NamedTexts first = from_flat(all[0]);
+        const auto extra = first_not_in(own, first), missing = first_not_in(first, own);
+        const std::string name = extra ? extra->first : missing ? missing->first : "";
+        const bool is_pair = extra && missing && extra->first == missing->first;
         fail("this process has '%s', rank 0 has '%s': give all processes the same options and data",
-             own_line.c_str(), first_line.c_str());
+             extra ? extra->second.c_str() : text_of(own, name).c_str(),
+             is_pair || !extra ? missing->second.c_str() : text_of(first, name).c_str());
     });
 }
 
-void check_same_options(const Options& o, Communicator& job) { expect_same(o.given, job); }
+void check_same_options(const Options& o, Communicator& job) { expect_same(given_options(o), job); }
 
 void check_agreement(const Options& o, const RunInputs& inputs, Communicator& job) {
     if (job.size > 1) expect_same(description(o, inputs), job);

@@ -37,11 +37,11 @@ MemoryRoom room_of_device(uint64_t bytes) {
 
 void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& need) {
     const ModelConfig& c = inputs.config;
-    const bool master = o.master_weights && o.precision != "fp32";
+    const bool master = o.master_weights && o.precision != StoredType::fp32;
     print_line(
         stdout, "model: %s, %d layers, %d heads, %d channels, vocabulary %d, %.1f M parameters in %s%s",
         o.model.c_str(), c.num_layers, c.num_heads, c.channels, c.vocab_size, double(num_parameters(c)) / 1e6,
-        o.precision.c_str(), master ? ", master weights in fp32" : "");
+        stored_type_name(o.precision), master ? ", master weights in fp32" : "");
     if (inputs.loader)
         printf("data: %llu training tokens", static_cast<unsigned long long>(inputs.loader->num_tokens()));
     else

@@ -11,6 +11,7 @@
 #include "llmc/data/saved_shards.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/files/model_file.h"
+#include "llmc/options/option_files.h"
 #include "llmc/run/progress.h"
 #include "llmc/text/bpe_trainer.h"
 
@@ -37,7 +38,7 @@ static ModelConfig resumed_config(const Options& o, int step, const std::optiona
     const bool is_folder = names_model_file(o.model) && !is_model_file(o.model);
     const bool is_path = is_model_file(o.model) || o.model.find('/') != std::string::npos;
     const bool is_gone = is_path && !std::filesystem::exists(o.model);  // the run does not need it any more
-    if (!o.gives("model") || is_folder || is_gone) return config;
+    if (!o.is_given(o.model) || is_folder || is_gone) return config;
     const ModelSource model = {
         .name = o.model, .path = o.model, .is_file = is_model_file(o.model), .tokenizer = {}};
     const ModelConfig asked = new_config(o, model, data);
@@ -56,7 +57,7 @@ static ModelConfig resumed_config(const Options& o, int step, const std::optiona
 // Opens the folder -o; with -y 1, finds its newest intact checkpoint. Rank 0 does both before the others
 // touch the folder, since opening it may move or remove files. All ranks get its checkpoint.
 static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communicator& job) {
-    const bool first = job.rank == 0, holds = !o.output.empty() && !o.dry_run;
+    const bool first = job.rank == 0, holds = !o.output.empty() && !o.plans_only();
     FoundCheckpoint found;
     ByteProgress progress("verifying the checkpoint");
     if (first && holds) {
@@ -94,7 +95,7 @@ static void refuse_unexplained_files(const Options& o) {
 // The state of the checkpoint with -y 1 if there is one, else the state of step 0.
 static Start find_start(const Options& o, const FoundCheckpoint& found) {
     Start start;
-    start.state.precision = o.precision;
+    start.state.precision = stored_type_name(o.precision);
     start.state.seed = o.seed;
     start.state.coin_state = 1295 + o.seed;                       // llm.c's 1337 for the default seed
     if (start.state.coin_state == 0) start.state.coin_state = 1;  // xorshift stays at 0
@@ -141,7 +142,7 @@ static void check_resume(const Options& o, const Start& start, int max_steps) {
 
 // The loader continues where the run in the checkpoint stopped.
 static std::optional<DataLoader> open_training_data(const Options& o, int vocab_size, const Start& start) {
-    if (o.dry_run && (o.overfit ? o.val_data : o.train_data).empty()) return std::nullopt;
+    if (o.plans_only() && (o.overfit ? o.val_data : o.train_data).empty()) return std::nullopt;
     DataLoader loader =
         o.overfit ? DataLoader(o.val_data, o.global_batch(), o.sequence, vocab_size, false)
                   : DataLoader(o.train_data, o.global_batch(), o.sequence, vocab_size, true, o.seed);
@@ -242,7 +243,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
              config.max_seq_len, config.max_seq_len);
     if (start.resumed) {
         start.optimizer = read_optimizer_state(optimizer_path(o.output, start.step), config);
-        if (const OptimizerKind kind = start.optimizer.share.kind; kind != o.optimizer_kind())
+        if (const OptimizerKind kind = start.optimizer.share.kind; kind != o.optimizer)
             fail(
                 "-y 1: the checkpoint of step %d was written with --optimizer %s: resume with that, or start "
                 "from its model with -e and another folder -o",
@@ -291,10 +292,10 @@ static void make_room(const Options& o, const RunInputs& inputs, const Optimizer
                                      .extra = inputs.start.extra});
     if (every == 0 || left == 0) return;
     OptimizerState state;
-    state.use_master_weights = o.master_weights && o.precision != "fp32";
+    state.use_master_weights = o.master_weights && o.precision != StoredType::fp32;
     state.data = inputs.loader->position();
     state.share = share;
-    const uint64_t bytes = checkpoint_bytes(inputs.config, state, o.precision == "bf16");
+    const uint64_t bytes = checkpoint_bytes(inputs.config, state, o.precision == StoredType::bf16);
     const int at_end_only = 1, count = every > 0 ? (left - 1) / every + 1 : at_end_only;
     const int best = o.saves_best(), keep = o.keep_checkpoints;
     check_room_for_run(o.output, bytes, count + best, keep ? keep + best : 0);
@@ -312,15 +313,13 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     if (o.output.empty()) return;
     if (!o.resume) move_earlier_run(o.output);
     make_room(o, inputs, share);
-    const std::string folder = std::filesystem::absolute(o.output).generic_string();
-    for (const std::string& line : changed_options(with_absolute_paths(options_before(o, start), folder),
-                                                   with_absolute_paths(o.effective, folder)))
+    for (const std::string& line : changed_options(options_before(o, start), o))
         print_line(stdout, "note: %s", line.c_str());
     log.tokens_per_step = inputs.length.tokens_per_step;
     log.first_step = start.step;
     log.tokens_before = inputs.tokens_before(start.step);
     log.open(o.output, o.resume ? start.step : -1, o.tensorboard, [&] {
-        write_whole_file(options_path(o.output), {o.effective});  // without it, logs are somebody else's
+        write_whole_file(options_path(o.output), {options_text(o)});  // without it, logs are somebody else's
     });
 }
 

@@ -52,7 +52,7 @@ struct RunState {
     uint64_t chunk_tokens = 0;       // DataPosition::sample_tokens
     uint64_t token_in_sample = 0;
     uint64_t coin_state = 0;  // of the random numbers for text samples
-    std::string options;      // that made the checkpoint: Options::effective without the folder
+    std::string options;      // that made the checkpoint: options_text() without the folder
     std::string tokenizer;    // of the training data, as tokenizer_info.h writes it; "": unknown
     LossScaling scaling;
     StepJudge judge;

@@ -34,7 +34,7 @@ static TextTokens patterns_of(const Options& o) {
 // The tokenizer of --tokenizer, else of the model to finetune, else bytes.
 static std::string tokenizer_name(const Options& o) {
     if (!o.tokenizer.empty()) return o.tokenizer;
-    if (!o.gives("model") || !names_model_file(o.model)) return "bytes";
+    if (!o.is_given(o.model) || !names_model_file(o.model)) return "bytes";
     const ModelSource model = find_model(o.model);
     const auto tokenizer = tokenizer_for("", model, read_shape(model).vocab_size, model.tokenizer);
     if (!tokenizer) fail("-e %s: its tokenizer is not known: name it with --tokenizer", o.model.c_str());
@@ -75,7 +75,7 @@ static uint64_t text_bytes(const Options& o, const FoundText& found) {
 // What decides the tokens: the names, sizes and times of all files, and the options.
 static std::string description(const PreparationOptions& p, const std::vector<std::string>& files) {
     std::string text =
-        format_string("%s\n%s\n%s\n%llu %d %d %d\n", p.tokenizer.c_str(), p.split.c_str(), p.field.c_str(),
+        format_string("%s\n%s\n%s\n%llu %d %d %d\n", p.tokenizer.c_str(), document_split_names[size_t(p.split)].c_str(), p.field.c_str(),
                       (unsigned long long)p.val_tokens, p.skip_bad_lines, p.special_tokens, p.as_text);
     for (const std::string& path : files) {
         const FileStatus status = status_of(open_to_read(path), path);
@@ -99,7 +99,7 @@ static bool are_there(const Options& o, const std::string& stamp, const std::str
 // A blank line ends a document, except in JSONL.
 static PreparationOptions preparation_of(const Options& o) {
     PreparationOptions p = {o.of_text};
-    if (p.split == "auto" && p.field.empty()) p.split = "blank-line";
+    if (p.split == DocumentSplit::automatic && p.field.empty()) p.split = DocumentSplit::blank_line;
     p.tokenizer = tokenizer_name(o);
     p.out = folder_of(o);
     p.name = name_of(o);

@@ -8,6 +8,7 @@
 #include "llmc/base/signals.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/model_source.h"
+#include "llmc/options/option_files.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/model_checkpoint.h"
 
@@ -165,7 +166,7 @@ void Run<Real>::write_files(int step, const DataPosition& position, WrittenFor r
                      .chunk_tokens = state.data.sample_tokens,
                      .token_in_sample = state.data.token_in_sample,
                      .coin_state = coin_state,
-                     .options = options.effective,
+                     .options = options_text(options),
                      .tokenizer = tokenizer,
                      .scaling = runner.scaling,
                      .judge = judge,

@@ -50,7 +50,7 @@ struct Run {
     std::optional<Pending> pending = {};
     StepJudge::Verdict verdict = {};       // on the last judged step
     std::optional<Phase> first_step = {};  // until it is reported
-    Scheduler scheduler = {.schedule = parse_schedule(options.scheduler),
+    Scheduler scheduler = {.schedule = options.scheduler,
                            .peak = options.learning_rate,
                            .warmup_steps = options.warmup,
                            .num_steps = inputs.length.max_steps,

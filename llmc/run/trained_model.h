@@ -14,18 +14,24 @@ struct ModelOptions {
 
 // Declares -e, --tokenizer, --device and --precision.
 inline void add_model_options(CommandLine& line, ModelOptions& options) {
-    line.add("-e,--model", options.model,
-             "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c checkpoint "
-             "(.bin), a Hugging Face folder or model.safetensors, or a descriptor such as d12 for random "
-             "weights, to measure speed");
-    line.require("--model");
+    line.add(
+            "-e,--model layers n-layer n-head n-embd init-from checkpoint model-name model-path "
+            "model-name-or-path",
+            options.model,
+            "model: a run's folder (its best checkpoint; FOLDER:last: its newest), an llm.c checkpoint "
+            "(.bin), a Hugging Face folder or model.safetensors, or a descriptor such as d12 for random "
+            "weights, to measure speed")
+        .is(PathKind::model)
+        .required();
     line.add("--tokenizer", options.tokenizer,
              "gpt2_tokenizer.bin or 'bytes' (default: the model's, as the files next to it say; else bytes "
              "for a vocabulary of 257, else gpt2_tokenizer.bin in this folder, the model's folder or "
-             "data/starter)");
+             "data/starter)")
+        .is(PathKind::tokenizer);
     line.add_device(options.device);
-    line.add_choice("--precision", options.precision, precision_names(),
-                    "storage type of weights and activations: fp32, bf16 or fp16");
+    line.add("--precision dtype fp16 bf16 amp", options.precision,
+             "storage type of weights and activations: fp32, bf16 or fp16")
+        .one_of(precision_names());
 }
 
 // A trained model that was found and verified, and its tokenizer; none if it is not to be found.

@@ -149,7 +149,7 @@ static void encode_text(std::string_view text, const TextOptions& options, Token
                         EncodedBlock& to) {
     to.text_bytes += text.size();
     count_marks(text, options, tokenizer, to);
-    while (options.split == "blank-line") {
+    while (options.split == DocumentSplit::blank_line) {
         const size_t end = after_blank_line(text);
         if (end == std::string_view::npos) break;
         tokenizer.encode(text.substr(0, end), to.tokens, options.found());

@@ -19,12 +19,15 @@ struct TextBlock {
     bool begins_file = false;
 };
 
+// Where documents end, apart from ends of files. automatic: nowhere, but at blank lines for --text without
+// --field. Lines end in LF or CRLF.
+enum class DocumentSplit { automatic, none, blank_line, end_of_text };
+inline const std::vector<std::string> document_split_names = {"auto", "none", "blank-line", "endoftext"};
+
 // How files are read; prepare_data and train_gpt2 --text have these options.
 struct TextOptions {
     std::vector<std::string> include = {};  // shell patterns of names in folders; empty: all files
-    // Where documents end, apart from ends of files: "blank-line", "endoftext" or "none". "auto" is "none",
-    // but "blank-line" for --text without --field. Lines end in LF or CRLF.
-    std::string split = "auto";
+    DocumentSplit split = DocumentSplit::automatic;
     std::string field = "";       // the files are JSONL, whose field of this name holds the text
     bool skip_bad_lines = false;  // JSONL: leave out lines that have no such field
     bool special_tokens = false;
@@ -32,9 +35,9 @@ struct TextOptions {
 
     // The added tokens that are tokens, not text.
     AddedTokens found() const {
-        return special_tokens         ? AddedTokens::all
-               : split == "endoftext" ? AddedTokens::end_of_text
-                                      : AddedTokens::none;
+        return special_tokens                        ? AddedTokens::all
+               : split == DocumentSplit::end_of_text ? AddedTokens::end_of_text
+                                                     : AddedTokens::none;
     }
 };
 

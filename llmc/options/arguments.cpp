@@ -1,0 +1,226 @@
+#include "llmc/options/arguments.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "llmc/base/error.h"
+#include "llmc/base/os.h"
+#include "llmc/cpu/simd.h"
+#include "llmc/options/version.h"
+
+// --- arguments ---
+
+static bool is_option(const std::string& argument) {
+    return argument.size() > 1 && argument[0] == '-' && !strchr("0123456789.", argument[1]);
+}
+
+// An argument that names an option, and the value in it.
+struct NamedOption {
+    Option* option = nullptr;
+    bool has_value = false;
+    std::string value = "";
+};
+
+static NamedOption find_long(OptionTable& table, const std::string& argument) {
+    const size_t equals = argument.find('=');
+    const std::string name = argument.substr(2, equals - 2);
+    NamedOption found = {.option = table.find(name), .has_value = equals != argument.npos};
+    if (found.has_value) found.value = argument.substr(equals + 1);
+    if (found.option && found.option->is_positional()) return {};
+    if (found.option || !name.starts_with("no-")) return found;
+    Option* option = table.find(name.substr(3));
+    return option && option->has_negation && !found.has_value ? NamedOption{option, true, "false"}
+                                                              : NamedOption();
+}
+
+static NamedOption find_flag(OptionTable& table, const std::string& argument) {
+    for (Option& row : table.rows)
+        if (row.flag == argument.substr(1)) return {&row};
+    for (Option& row : table.rows)
+        if (row.flag == argument.substr(1, 1) && row.bare.empty()) return {&row, true, argument.substr(2)};
+    return {};
+}
+
+static NamedOption find_option(OptionTable& table, const std::string& argument) {
+    return argument.starts_with("--") ? find_long(table, argument) : find_flag(table, argument);
+}
+
+// The values of an option, which begin at arguments[next].
+static std::vector<std::string> take_values(const NamedOption& named,
+                                            const std::vector<std::string>& arguments, size_t& next) {
+    const Option& o = *named.option;
+    std::vector<std::string> values;
+    if (named.has_value) values.push_back(named.value);
+    const auto& flag_values = o.words;
+    if (!o.bare.empty() && named.has_value) {
+        const bool is_value = flag_values.empty()
+                                  ? named.value == "true" || named.value == "false"
+                                  : std::count(flag_values.begin(), flag_values.end(), named.value);
+        if (!is_value) fail("%s takes no value: leave out '=%s'", o.dashed().c_str(), named.value.c_str());
+    } else if (!o.bare.empty()) {
+        values.push_back(o.bare);
+    }
+    while (values.size() < o.count && next < arguments.size()) values.push_back(arguments[next++]);
+    while (o.is_long && next < arguments.size() && !is_option(arguments[next]))
+        values.push_back(arguments[next++]);
+    if (values.size() < o.count && o.count == 1) fail("%s needs a value", o.dashed().c_str());
+    if (values.size() < o.count)
+        fail("%s needs %zu values: %s", o.dashed().c_str(), o.count, o.placeholder.c_str());
+    return values;
+}
+
+using GivenValues = std::vector<std::pair<Option*, std::vector<std::string>>>;
+
+// A list has all values, everything else the last one.
+static void add_values(GivenValues& given, Option* option, const std::vector<std::string>& values) {
+    const auto same = [&](const auto& other) { return other.first == option; };
+    const auto before = std::find_if(given.begin(), given.end(), same);
+    if (before == given.end())
+        given.emplace_back(option, values);
+    else if (option->is_list())
+        before->second.insert(before->second.end(), values.begin(), values.end());
+    else
+        before->second = values;
+}
+
+// An argument by position. False: there is none.
+static bool add_word(OptionTable& table, GivenValues& given, const std::string& word) {
+    for (Option& row : table.rows) {
+        const bool is_taken =
+            std::any_of(given.begin(), given.end(), [&](auto& g) { return g.first == &row; });
+        if (!row.is_positional() || (is_taken && !row.is_list())) continue;
+        add_values(given, &row, {word});
+        return true;
+    }
+    return false;
+}
+
+static bool asks_for_text(const Option& option) { return option.name == "help" || option.name == "version"; }
+
+// The values in the arguments, and what is wrong with the first argument that is none of the table's.
+static GivenValues given_values(OptionTable& table, const std::vector<std::string>& arguments,
+                                std::string& fault) {
+    GivenValues given;
+    bool only_words = false;
+    for (size_t next = 0; next < arguments.size();) {
+        const std::string& argument = arguments[next++];
+        if (argument == "--" && !only_words) {
+            only_words = true;
+        } else if (only_words || !is_option(argument)) {
+            if (!add_word(table, given, argument) && fault.empty())
+                fault = "unexpected argument '" + argument + "'";
+        } else if (const NamedOption named = find_option(table, argument); named.option) {
+            add_values(given, named.option, take_values(named, arguments, next));
+            if (asks_for_text(*named.option)) break;
+        } else if (const std::string name = argument.substr(0, argument.find('=')); fault.empty()) {
+            fault = "unknown option " + name + table.nearest(name);
+        }
+    }
+    return given;
+}
+
+static void set_values(OptionTable& table, const std::vector<std::string>& arguments) {
+    std::string fault;
+    const GivenValues given = given_values(table, arguments, fault);
+    for (const auto& [option, values] : given) table.set(*option, values, Source::command_line);
+    if (!fault.empty()) fail("%s", fault.c_str());
+    const bool asks =
+        std::any_of(given.begin(), given.end(), [](auto& g) { return asks_for_text(*g.first); });
+    for (const Option& row : table.rows)
+        if (row.is_required && row.source == Source::built_in && !asks)
+            fail("%s is required", row.dashed().c_str());
+}
+
+void parse_arguments(OptionTable& table, const std::vector<std::string>& arguments) {
+    try {
+        set_values(table, arguments);
+    } catch (const Error& error) {
+        fail("%s (--help lists the options)", error.what());
+    }
+}
+
+// --- help ---
+
+static std::string names_of(const Option& o) {
+    std::string names = (o.flag.empty() ? "" : "-" + o.flag + ",") + o.dashed();
+    if (o.has_negation) names += ", --no-" + o.name;
+    const bool is_text = o.path == PathKind::none &&
+                         (std::holds_alternative<std::string*>(o.value) || !o.words.empty() || o.is_list());
+    const std::string kind = o.path != PathKind::none ? "PATH" : is_text ? "TEXT" : "N";
+    if (!o.placeholder.empty()) return names + " " + o.placeholder;
+    return o.is_positional() || !o.bare.empty() ? names + (o.is_list() ? "..." : "") : names + " " + kind;
+}
+
+// The default, unless it says nothing or the text names it.
+static std::string help_of(const Option& o) {
+    const std::vector<std::string> values = o.texts();
+    const bool is_shown =
+        values.size() == 1 && !values[0].empty() && o.bare.empty() && o.help.find("(default") == o.help.npos;
+    return o.help + (is_shown ? " [" + values[0] + "]" : "");
+}
+
+static std::string wrapped(const std::string& text, size_t indent) {
+    const size_t width = 110 - indent;
+    std::string lines, rest = text;
+    while (rest.size() > width && rest.rfind(' ', width) != rest.npos) {
+        const size_t end = rest.rfind(' ', width);
+        lines += rest.substr(0, end) + "\n" + std::string(indent, ' ');
+        rest = rest.substr(end + 1);
+    }
+    return lines + rest + "\n";
+}
+
+std::string help_text(const OptionTable& table) {
+    std::string usage = table.program + " [options]", text, group;
+    for (const Option& row : table.rows) {
+        if (row.is_positional()) usage += " " + row.name + (row.is_list() ? "..." : "");
+        if (row.is_hidden) continue;
+        if (row.group != group) text += "\n" + (group = row.group) + ":\n";
+        std::string names = "  " + names_of(row);
+        names.resize(std::max<size_t>(names.size(), 34), ' ');
+        text += names + (names.size() > 34 ? "\n" + std::string(34, ' ') : "") + wrapped(help_of(row), 34);
+    }
+    return table.description + "\n\n  " + usage + "\n" + text;
+}
+
+// --- the machine ---
+
+void add_help_options(OptionTable& table, MachineOptions& o) {
+    table.add("--help", o.help, "show this text").not_saved();
+    table.add("--version", o.version, "show the version").not_saved();
+}
+
+void add_cpu_options(OptionTable& table, MachineOptions& o) {
+    table.add("--threads num-threads", o.threads, "CPU threads (0: OMP_NUM_THREADS, or all cores)")
+        .between(0, 1024)
+        .not_saved();
+    Option& simd = table.add(
+        "--simd", o.simd,
+        "instruction set of the CPU's GEMM and attention micro-kernels: " + simd_option_names(SIMD_AMX));
+    simd.problem = choose_simd_by_name;  // which takes it
+    simd.is_saved = false;
+}
+
+void add_tensor_core_option(OptionTable& table, MachineOptions& o) {
+    Option& row = table.add("--tensor-cores", o.tensor_cores,
+                            "use the GPU's tensor cores even if its driver is known to crash or hang with "
+                            "them; or use none");
+    row.one_of({"by driver", "false", "true"}).not_saved();
+    row.bare = "true";
+    row.has_negation = true;
+}
+
+bool take_machine_options(OptionTable& table, const MachineOptions& o) {
+    if (o.help) fputs(help_text(table).c_str(), stdout);
+    if (o.version && !o.help) printf("%s\n", version_text(table.program.c_str()).c_str());
+    if (o.help || o.version) return false;
+    Option& simd = *table.find("simd");
+    const char* wanted = getenv("LLMC_SIMD");
+    if (simd.source == Source::built_in && wanted && *wanted) table.set(simd, {wanted}, Source::config);
+    if (simd.source == Source::command_line) set_environment("LLMC_SIMD", o.simd);
+    if (o.tensor_cores != TensorCores::by_driver)
+        set_environment("LAUNCHPAD_TENSOR_CORES", o.tensor_cores == TensorCores::always ? "1" : "0");
+    return true;
+}

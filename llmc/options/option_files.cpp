@@ -1,0 +1,175 @@
+#include "llmc/options/option_files.h"
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/base/system_files.h"
+#include "llmc/base/toml.h"
+#include "llmc/files/model_source.h"
+#include "llmc/options/recipe.h"
+
+namespace fs = std::filesystem;
+
+// --- paths ---
+
+// A model may also be a descriptor, a tokenizer "bytes".
+static bool is_path(const Option& option, const std::string& value) {
+    if (value.empty() || option.path == PathKind::none) return false;
+    if (option.path == PathKind::model) return looks_like_model_file(value);
+    if (option.path == PathKind::text) return value != "stories";
+    return option.path != PathKind::tokenizer || value != "bytes";
+}
+
+// The option's path in a folder, whose name is no pattern, whatever characters it has.
+static fs::path path_in(const fs::path& folder, const Option& option, const std::string& value) {
+    const fs::path path = folder / value;
+    if (option.path != PathKind::pattern || file_exists(path.generic_string())) return path;
+    return fs::path(escaped_pattern(folder.generic_string())) / value;
+}
+
+// The texts of an option, with absolute paths instead of those relative to a folder.
+static std::vector<std::string> absolute_texts(const Option& option, std::vector<std::string> texts,
+                                               const fs::path& folder) {
+    for (std::string& text : texts)
+        if (is_path(option, text)) text = path_in(folder, option, text).lexically_normal().generic_string();
+    return texts;
+}
+
+static bool is_descriptor(const std::string& model) {
+    try {
+        parse_descriptor(model);
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+// The value of an option in a file of options. A relative path is relative to the file, or else to the
+// current folder.
+static std::string value_in_file(const Option& option, const std::string& value, const std::string& path) {
+    const bool is_model = option.path == PathKind::model;
+    if (!is_path(option, value) && !is_model) return value;
+    const std::string in_folder = path_in(fs::path(path).parent_path(), option, value).generic_string();
+    if (is_model) return !is_descriptor(value) && names_model_file(in_folder) ? in_folder : value;
+    const bool is_there =
+        option.path == PathKind::pattern ? !matching_paths(in_folder).empty() : file_exists(in_folder);
+    return is_there ? in_folder : value;
+}
+
+fs::path whole_path(const std::string& text) {
+    if (text.empty() || text == "stories") return text;
+    return (fs::absolute(text) / "").lexically_normal().parent_path();
+}
+
+// --- files ---
+
+// The row of an option in a file. Error if a file cannot have it, or not with so many values.
+static Option& row_of(OptionTable& table, const TomlEntry& entry) {
+    Option* row = table.find(entry.name);
+    if (!row) fail("unknown option '%s'%s", entry.name.c_str(), table.nearest(entry.name).c_str());
+    if (!row->is_saved) fail("--%s is for the command line only", entry.name.c_str());
+    if (entry.is_list && !row->is_list()) fail("--%s takes one value, not a list", entry.name.c_str());
+    return *row;
+}
+
+// Earlier versions wrote an empty list as "".
+static std::vector<std::string> values_in(const Option& row, const TomlEntry& entry) {
+    std::vector<std::string> values = entry.values;
+    if (row.is_list()) std::erase(values, "");
+    return values;
+}
+
+void read_options(OptionTable& table, const std::string& text, const std::string& path, Source source) {
+    for (const TomlEntry& entry : read_toml(text, path)) try {
+            Option& row = row_of(table, entry);
+            if (row.source >= source) continue;
+            std::vector<std::string> values = values_in(row, entry);
+            for (std::string& value : values) value = value_in_file(row, value, path);
+            table.set(row, values, source);
+        } catch (const Error& error) {
+            const bool may_be_known = std::string(error.what()).starts_with("--");
+            fail("%s, line %d: %s%s", path.c_str(), entry.line, error.what(),
+                 may_be_known ? "; correct it, or delete it and give all options" : "");
+        }
+}
+
+std::string options_path(const std::string& output) { return output + "/options.toml"; }
+
+// The tokens of a text are named relative to the run's folder, which may move.
+static std::vector<std::string> saved_texts(const Options& o, const Option& row) {
+    const std::vector<std::string> texts = absolute_texts(row, row.texts(), fs::current_path());
+    const auto whole = [](const std::string& path) { return fs::absolute(path).lexically_normal(); };
+    const fs::path tokens = whole(escaped_pattern(o.output) + "/" + tokens_folder);
+    if (row.path != PathKind::pattern || o.text.empty() || texts[0].empty() ||
+        whole(texts[0]).parent_path() != tokens)
+        return texts;
+    return {std::string(tokens_folder) + "/" + fs::path(texts[0]).filename().generic_string()};
+}
+
+// Whether a value is a number or true or false in TOML, whose integers have 63 bits.
+static bool is_bare(const Option& row, const std::string& text) {
+    const bool is_text = std::holds_alternative<std::string*>(row.value) || !row.words.empty() || row.is_size;
+    const auto* number = std::get_if<uint64_t*>(&row.value);
+    return !is_text && text != row.word_for_zero && !(number && **number > INT64_MAX);
+}
+
+static std::string line_of(const Option& row, const std::vector<std::string>& texts) {
+    const bool is_bool = std::holds_alternative<bool*>(row.value);
+    if (!row.is_list())
+        return is_bool || is_bare(row, texts[0]) ? row.name + "=" + texts[0] : toml_line(row.name, texts[0]);
+    std::string list;
+    for (const std::string& text : texts) list += (list.empty() ? "" : ", ") + toml_text(text);
+    return row.name + "=[" + list + "]";
+}
+
+static NamedTexts lines_of_saved(Options o) {
+    NamedTexts lines;
+    for (const Option& row : option_table(o).rows)
+        if (row.is_saved) lines.emplace_back(row.name, line_of(row, saved_texts(o, row)));
+    return lines;
+}
+
+NamedTexts saved_options(const Options& o) { return lines_of_saved(o); }
+
+std::string options_text(const Options& o) {
+    std::string text;
+    for (const auto& [name, line] : lines_of_saved(o)) text += line + "\n";
+    return text;
+}
+
+NamedTexts given_options(const Options& o) {
+    Options copy = o;
+    NamedTexts given;
+    for (const Option& row : option_table(copy).rows)
+        if (row.source > Source::chosen && row.is_compared) given.emplace_back(row.dashed(), row.shown());
+    return given;
+}
+
+std::vector<std::string> changed_options(const std::string& before, const Options& o) {
+    Options old, now = o;
+    OptionTable old_table = option_table(old), table = option_table(now);
+    const fs::path folder = fs::absolute(o.output);
+    std::vector<std::string> lines;
+    for (const TomlEntry& entry : read_toml(before, "the options before")) {
+        Option *was = old_table.find(entry.name), *is = table.find(entry.name);
+        if (!was || !was->is_saved) continue;
+        was->set(values_in(*was, entry));
+        const auto text = [&](const Option& row, const std::vector<std::string>& texts) {
+            const std::string line = line_of(row, absolute_texts(row, texts, folder));
+            return line.substr(line.find('=') + 1);
+        };
+        const std::string before_text = text(*was, was->texts()), text_now = text(*is, saved_texts(o, *is));
+        if (before_text != text_now)
+            lines.push_back(entry.name + " is " + text_now + ", and was " + before_text);
+    }
+    return lines;
+}
+
+std::vector<std::string> option_of_run(const std::string& folder, const std::string& name) {
+    const std::string path = options_path(folder);
+    if (!file_exists(path)) return {};
+    Options o;
+    const Option& row = *option_table(o).find(name);
+    for (const TomlEntry& entry : read_toml(read_whole_file(path, 1 << 20), path))
+        if (entry.name == name) return absolute_texts(row, entry.values, fs::absolute(folder));
+    return {};
+}

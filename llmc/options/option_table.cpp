@@ -1,0 +1,317 @@
+#include "llmc/options/option_table.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+#include <regex>
+
+#include "llmc/base/error.h"
+#include "llmc/base/os.h"
+
+Source Sources::of(const void* value) const {
+    const auto found = by_place.find(place(value));
+    return found == by_place.end() ? Source::built_in : found->second;
+}
+
+// --- values from texts; each throws what is wrong with the text ---
+
+// The number in a text. strtold() also reads hexadecimal numbers, infinities and NaN.
+static bool read_number(const std::string& text, long double& value) {
+    char* end = nullptr;
+    value = strtold(text.c_str(), &end);
+    return !text.empty() && *end == 0 && text.find_first_not_of("+-.eE0123456789") == text.npos;
+}
+
+// 010 is 8 to some programs, and 1_000 a thousand.
+static void refuse_misspelled(const std::string& text) {
+    const auto is_digit = [&](size_t i) {
+        return i < text.size() && isdigit(static_cast<unsigned char>(text[i]));
+    };
+    const size_t sign = text.find_first_of("+-") == 0, mark = text.find_first_of("_,'");
+    if (sign < text.size() && text[sign] == '0' && is_digit(sign + 1))
+        fail("%s is not a decimal number: leave out the leading 0", text.c_str());
+    if (mark != text.npos && mark > 0 && is_digit(mark - 1) && is_digit(mark + 1))
+        fail("%s is not a number: leave out the marks between its digits", text.c_str());
+}
+
+static std::string sentence(const std::vector<std::string>& words) {
+    std::string text;
+    for (size_t i = 0; i < words.size(); i++)
+        text += (i == 0 ? "" : i + 1 < words.size() ? ", " : " or ") + words[i];
+    return text;
+}
+
+template <class Number>
+static Number number_of(const Option& o, const std::string& text) {
+    if (o.is_size) return Number(parse_size(text));
+    if (!o.word_for_zero.empty() && text == o.word_for_zero) return 0;
+    refuse_misspelled(text);
+    const std::string shown = text.empty() ? "''" : text;
+    const std::string alternative = o.word_for_zero.empty() ? "" : ", or " + o.word_for_zero;
+    long double value = 0;
+    const bool is_number = read_number(text, value);
+    if (is_number && o.range.starts_with("at least") && value > o.most)
+        fail("%s is not at most %.10g", shown.c_str(), o.most);
+    if (!o.range.empty() && !(is_number && value >= o.least && value <= o.most))
+        fail("%s is not %s%s", shown.c_str(), o.range.c_str(), alternative.c_str());
+    if constexpr (std::is_integral_v<Number>) {
+        const bool in_digits =
+            !text.empty() && text.find_first_not_of("0123456789", text[0] == '-') == text.npos;
+        errno = 0;
+        const uint64_t digits = strtoull(text.c_str() + (text[0] == '-'), nullptr, 10);
+        if (std::is_unsigned_v<Number> && in_digits && errno)
+            fail("%s is not at most 18446744073709551615", shown.c_str());
+        const bool fits = std::is_unsigned_v<Number> || (value >= INT32_MIN && value <= INT32_MAX);
+        if (!is_number || !in_digits || !fits) fail("%s is not a whole number in digits", shown.c_str());
+        return text[0] == '-' ? Number(-int64_t(digits)) : Number(digits);
+    } else {
+        if (!is_number) fail("%s is not a number", shown.c_str());
+        return Number(value);
+    }
+}
+
+// A ~ at the start of a path, which a shell leaves in --output=~/x and in quotes, is the home folder.
+static std::string text_value(const Option& o, std::string text) {
+    if (o.path != PathKind::none && (text == "~" || text.starts_with("~/"))) {
+        if (home_folder().empty()) fail("%s: HOME is not set", text.c_str());
+        text.replace(0, 1, home_folder());
+    }
+    if (const std::string fault = o.problem ? o.problem(text) : ""; !fault.empty()) fail("%s", fault.c_str());
+    return text;
+}
+
+static size_t word_number(const Option& o, const std::string& text) {
+    const size_t number = size_t(std::find(o.words.begin(), o.words.end(), text) - o.words.begin());
+    if (number == o.words.size())
+        fail("%s is not %s", text.empty() ? "''" : text.c_str(), sentence(o.words).c_str());
+    return number;
+}
+
+static void read_value(const Option&, std::monostate, const std::string&) {}
+static void read_value(const Option& o, bool* value, const std::string& text) {
+    if (!o.bare.empty() && text != "true" && text != "false") fail("%s is not true or false", text.c_str());
+    *value = text == "true" || text == "1";
+}
+template <class Number>
+static void read_value(const Option& o, Number* value, const std::string& text) {
+    *value = number_of<Number>(o, text);
+}
+static void read_value(const Option& o, std::string* value, const std::string& text) {
+    *value = text_value(o, text);
+}
+static void read_value(const Option& o, EnumValue value, const std::string& text) {
+    value.set(value.at, o.words.empty() ? number_of<int>(o, text) : int(word_number(o, text)));
+}
+template <class T>
+static void read_value(const Option& o, std::vector<T>* values, const std::string& text) {
+    T value;
+    read_value(o, &value, text);
+    values->push_back(value);
+}
+
+static std::vector<std::string> parts_of(const Option& o, const std::vector<std::string>& texts) {
+    if (!o.has_commas) return texts;
+    std::vector<std::string> parts;
+    for (const std::string& text : texts)
+        for (size_t start = 0, end; start <= text.size(); start = end + 1) {
+            end = std::min(text.find(',', start), text.size());
+            parts.push_back(text.substr(start, end - start));
+        }
+    return parts;
+}
+
+void Option::set(const std::vector<std::string>& all) {
+    std::visit(
+        [&]<class T>(T variable) {
+            if constexpr (requires { variable->clear(); }) *variable = {};
+            for (const std::string& text : parts_of(*this, all)) {
+                if (!words.empty() && !std::is_same_v<T, EnumValue>) word_number(*this, text);
+                read_value(*this, variable, text);
+            }
+        },
+        value);
+}
+
+// --- texts from values ---
+
+// The shortest text that is read as the same number.
+template <class Number>
+static std::string number_text(Number value) {
+    for (int digits = 6;; digits++) {
+        const std::string text = format_string("%.*g", digits, double(value));
+        if (digits == 17 || Number(strtold(text.c_str(), nullptr)) == value) return text;
+    }
+}
+
+static std::string size_text(uint64_t bytes) {
+    const int unit = bytes % (uint64_t(1) << 30) == 0 ? 3 : bytes % (1 << 20) == 0 ? 2 : 1;
+    return bytes == 0 ? "all"
+                      : format_string("%llu%c", (unsigned long long)(bytes >> 10 * unit), "BKMG"[unit]);
+}
+
+static std::string text_of(const Option&, bool value) { return value ? "true" : "false"; }
+static std::string text_of(const Option&, const std::string& value) { return value; }
+static std::string text_of(const Option& o, EnumValue value) {
+    const int number = value.get(value.at);
+    return o.words.empty() ? std::to_string(number) : o.words.at(size_t(number));
+}
+template <class Number>
+static std::string text_of(const Option& o, Number value) {
+    if (o.is_size) return size_text(uint64_t(value));
+    if (value == 0 && !o.word_for_zero.empty()) return o.word_for_zero;
+    if constexpr (std::is_integral_v<Number>) return std::to_string(value);
+    return number_text(value);
+}
+
+static std::vector<std::string> texts_of(const Option&, std::monostate) { return {}; }
+static std::vector<std::string> texts_of(const Option& o, EnumValue value) { return {text_of(o, value)}; }
+template <class T>
+static std::vector<std::string> texts_of(const Option& o, const T* value) {
+    return {text_of(o, *value)};
+}
+template <class T>
+static std::vector<std::string> texts_of(const Option& o, const std::vector<T>* values) {
+    std::vector<std::string> texts;
+    for (const T& value : *values) texts.push_back(text_of(o, value));
+    return texts;
+}
+
+std::vector<std::string> Option::texts() const {
+    return std::visit([&](auto variable) { return texts_of(*this, variable); }, value);
+}
+
+std::string Option::shown() const {
+    std::string text;
+    for (const std::string& one : texts())
+        text += (text.empty() ? "" : " ") + dashed() + (one == bare ? "" : " " + shell_word(one));
+    return text;
+}
+
+// --- rows ---
+
+Option& Option::between(double from, double to) {
+    range = format_string("%.10g to %.10g", from, to);
+    return least = from, most = to, *this;
+}
+
+Option& Option::at_least(double from, double to) {
+    range = format_string("at least %.10g", from);
+    return least = from, most = to, *this;
+}
+
+Option& Option::zero_or_one() {
+    bare = "";
+    return one_of({"0", "1", "false", "true"});
+}
+
+bool Option::is_list() const {
+    return std::visit(
+               []<class T>(T) {
+                   return requires(T list) { list->push_back(list->front()); };
+               },
+               value) &&
+           !std::holds_alternative<std::string*>(value) && count == 1;
+}
+
+// The address of the variable; null: there is none.
+static const void* address_of(const OptionValue& value) {
+    if (const auto* variable = std::get_if<EnumValue>(&value)) return variable->at;
+    return std::visit(
+        []<class T>(T variable) -> const void* {
+            if constexpr (std::is_pointer_v<T>) return variable;
+            return nullptr;
+        },
+        value);
+}
+
+Option& OptionTable::add_row(const std::string& names, const std::string& help, OptionValue value) {
+    const size_t end = std::min(names.find(' '), names.size()), dashes = names.find("--");
+    const size_t begin = dashes == names.npos ? 0 : dashes + 2;
+    Option row = {.name = names.substr(begin, end - begin),
+                  .flag = begin > 2 ? names.substr(1, dashes - 2) : "",
+                  .usual_names = names.substr(end),
+                  .group = group,
+                  .help = help,
+                  .value = value};
+    if (std::holds_alternative<bool*>(value)) row.bare = "true";
+    if (std::holds_alternative<uint64_t*>(value)) row.at_least(0, 0x1p64);
+    if (sources) row.source = sources->of(address_of(value));
+    rows.push_back(row);
+    return rows.back();
+}
+
+void OptionTable::add_without_effect(const std::string& names, const char* why) {
+    Option& row = add_row(names, std::string("without effect: ") + why, std::monostate());
+    row.is_saved = row.is_compared = false;
+    row.without_effect = why;
+}
+
+Option* OptionTable::find(const std::string& name) {
+    for (Option& row : rows)
+        if (row.name == name) return &row;
+    return nullptr;
+}
+
+void OptionTable::set(Option& option, const std::vector<std::string>& texts, Source source) {
+    if (source < option.source) return;
+    try {
+        option.set(texts);
+    } catch (const Error& error) {
+        fail("%s: %s", option.dashed().c_str(), error.what());
+    }
+    option.source = source;
+    if (sources && address_of(option.value)) sources->set(address_of(option.value), source);
+}
+
+uint64_t parse_size(const std::string& text) {
+    static const std::regex pattern("([0-9]+([.][0-9]+)?)([KMGT])(i?B)?", std::regex::icase);
+    std::smatch part;
+    if (text == "all") return 0;
+    if (text.size() > 32 || !std::regex_match(text, part, pattern))
+        fail("%s is not a size such as 8G or 900M, nor all", text.c_str());
+    const size_t unit = std::string("KMGT").find(char(toupper(part[3].str()[0])));
+    const double kib = strtod(part[1].str().c_str(), nullptr) * double(uint64_t(1) << 10 * unit);
+    if (kib < 1 << 10 || kib > double(uint64_t(1) << 40))
+        fail("%s is not a size from 1M to 1024T", text.c_str());
+    return uint64_t(kib) << 10;
+}
+
+// --- suggestions ---
+
+// Insertions, deletions and replacements that turn one word into the other.
+static size_t edit_distance(const std::string& a, const std::string& b) {
+    std::vector<size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), 0);
+    for (size_t i = 1; i <= a.size(); i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b.size(); j++) {
+            const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+        }
+    }
+    return row.back();
+}
+
+std::string OptionTable::nearest(const std::string& name) {
+    const std::string word = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+    std::string usual = ' ' + word + ' ';
+    std::replace(usual.begin(), usual.end(), '_', '-');
+    const size_t longest = 64;  // of a name that may be an option's
+    size_t least = word.size() > longest ? 0 : word.size() < 4 ? 2 : std::max<size_t>(2, word.size() / 3) + 1;
+    std::string found;
+    for (const Option& row : rows) {
+        if (row.is_positional()) continue;
+        const bool is_usual = (' ' + row.name + row.usual_names + ' ').find(usual) != std::string::npos;
+        const bool begins_with_it = word.size() > 1 && row.name.starts_with(word);
+        const size_t distance = is_usual ? 0 : begins_with_it ? 1 : least ? edit_distance(word, row.name) : 1;
+        if (!is_usual && (distance >= least || distance >= row.name.size())) continue;
+        least = distance;
+        found = row.name;
+        if (is_usual) break;
+    }
+    return found.empty() ? "" : " (did you mean --" + found + "?)";
+}
