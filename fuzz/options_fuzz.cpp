@@ -12,7 +12,8 @@ static void parse(std::vector<std::string> arguments) {
         Options options;
         if (!parse_options(int(argv.size()), argv.data(), options)) return;
         require(options.batch >= 1 && options.sequence >= 1 && options.learning_rate >= 0);
-        require(options.list_devices || !options.train_data.empty() || options.overfit || !options.text.empty());
+        require(options.list_devices || !options.train_data.empty() || options.overfit ||
+                !options.text.empty());
         const std::string text = options_text(options);
         require(!read_toml(text, "the options").empty() && changed_options(text, options).empty());
     });

@@ -74,9 +74,9 @@ static uint64_t text_bytes(const Options& o, const FoundText& found) {
 
 // What decides the tokens: the names, sizes and times of all files, and the options.
 static std::string description(const PreparationOptions& p, const std::vector<std::string>& files) {
-    std::string text =
-        format_string("%s\n%s\n%s\n%llu %d %d %d\n", p.tokenizer.c_str(), document_split_names[size_t(p.split)].c_str(), p.field.c_str(),
-                      (unsigned long long)p.val_tokens, p.skip_bad_lines, p.special_tokens, p.as_text);
+    std::string text = format_string(
+        "%s\n%s\n%s\n%llu %d %d %d\n", p.tokenizer.c_str(), document_split_names[size_t(p.split)].c_str(),
+        p.field.c_str(), (unsigned long long)p.val_tokens, p.skip_bad_lines, p.special_tokens, p.as_text);
     for (const std::string& path : files) {
         const FileStatus status = status_of(open_to_read(path), path);
         text += std::filesystem::absolute(path).lexically_normal().generic_string() +
