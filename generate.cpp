@@ -224,7 +224,7 @@ static void add_options(CommandLine& line, GenerateOptions& o) {
              "texts for each prompt, generated side by side; the seeds count up")
         .between(1, 1024);
     line.add("--stop", o.stops, "end a text before this; may be given several times");
-    line.add("-n,--tokens max-new-tokens max-tokens length", o.tokens, "most tokens to generate").at_least(0);
+    line.add("-n,--tokens max-new-tokens max-tokens length", o.tokens, "most tokens to generate");
     add_sampler_options(line, o.sampler);
     line.add("--min-p", o.sampler.min_p,
              "sample from the tokens at least this times as likely as the likeliest")

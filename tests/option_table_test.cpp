@@ -36,7 +36,7 @@ struct Everything {
         t.add("--on", on, "a flag that is on").has_negation = true;
         t.add("-z,--zero", zero_or_one, "0 or 1").zero_or_one();
         t.add("-c,--count", count, "a count").at_least(1).word_for_zero = "auto";
-        t.add("-cc,--any", any, "any number");
+        t.add("-cc,--any", any, "any number").at_least(-9, 1e10);
         t.add("--rate", rate, "a rate").between(0, 1);
         t.add("--precise", precise, "a number");
         t.add("-s,--seed", seed, "a seed");
@@ -127,7 +127,7 @@ TEST(OptionTable, WrongArgumentsGiveOneLine) {
         {{"--size", "8"}, "--size: 8 is not a size such as 8G or 900M, nor all"},
         {{"--word", "three"}, "--word: three is not one or two"},
         {{"--colour", "Red"}, "--colour: Red is not red, green or blue"},
-        {{"--zero", "2"}, "--zero: 2 is not 0, 1, false or true"},
+        {{"--zero", "2"}, "--zero: 2 is not 0 or 1"},
         {{"--numbers", "1,,2"}, "--numbers: '' is not 0 to 9"},
         {{"--unknown", "-c", "0"}, "--count: 0 is not at least 1, or auto"}};
     for (const auto& [arguments, says] : cases)
@@ -232,7 +232,7 @@ static std::string row_of(const Option& row) {
     const std::string negation = row.has_negation ? ", `--no-" + row.name + "`" : "";
     const Words texts = row.texts();
     std::string value = texts.size() == 1 ? texts[0] : "";
-    const bool is_number = !row.words.empty() && row.words[0] == "0";
+    const bool is_number = row.bare.empty();
     if (value == "false") value = is_number ? "0" : "off";
     if (value == "true") value = is_number ? "1" : "on";
     return "| " + flag + "`" + row.dashed() + "`" + negation + " | " + cell(row.help) + " | " + cell(value) +

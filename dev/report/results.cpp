@@ -126,7 +126,6 @@ static void add_list(CommandLine& line, const ReportOption& o) {
     Option& row =
         std::visit([&](auto* values) -> Option& { return line.add(o.name, *values, o.help); }, o.values);
     row.one_of(o.allowed).list();
-    row.is_hidden = !*o.help;
     if (o.min < o.max) row.between(o.min, o.max);
 }
 

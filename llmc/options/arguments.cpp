@@ -53,15 +53,10 @@ static std::vector<std::string> take_values(const NamedOption& named,
     const Option& o = *named.option;
     std::vector<std::string> values;
     if (named.has_value) values.push_back(named.value);
-    const auto& flag_values = o.words;
-    if (!o.bare.empty() && named.has_value) {
-        const bool is_value = flag_values.empty()
-                                  ? named.value == "true" || named.value == "false"
-                                  : std::count(flag_values.begin(), flag_values.end(), named.value);
-        if (!is_value) fail("%s takes no value: leave out '=%s'", o.dashed().c_str(), named.value.c_str());
-    } else if (!o.bare.empty()) {
-        values.push_back(o.bare);
-    }
+    const bool is_value = std::count(o.words.begin(), o.words.end(), named.value);
+    if (!o.bare.empty() && named.has_value && !is_value)
+        fail("%s takes no value: leave out '=%s'", o.dashed().c_str(), named.value.c_str());
+    if (!o.bare.empty() && !named.has_value) values.push_back(o.bare);
     while (values.size() < o.count && next < arguments.size()) values.push_back(arguments[next++]);
     while (o.is_long && next < arguments.size() && !is_option(arguments[next]))
         values.push_back(arguments[next++]);
@@ -176,7 +171,7 @@ std::string help_text(const OptionTable& table) {
     std::string usage = table.program + " [options]", text, group;
     for (const Option& row : table.rows) {
         if (row.is_positional()) usage += " " + row.name + (row.is_list() ? "..." : "");
-        if (row.is_hidden) continue;
+        if (row.help.empty()) continue;  // for tests
         if (row.group != group) text += "\n" + (group = row.group) + ":\n";
         std::string names = "  " + names_of(row);
         names.resize(std::max<size_t>(names.size(), 34), ' ');

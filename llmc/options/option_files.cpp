@@ -107,32 +107,31 @@ static std::vector<std::string> saved_texts(const Options& o, const Option& row)
 
 // Whether a value is a number or true or false in TOML, whose integers have 63 bits.
 static bool is_bare(const Option& row, const std::string& text) {
-    const bool is_text = std::holds_alternative<std::string*>(row.value) || !row.words.empty() || row.is_size;
+    const bool is_number = row.words.empty() && !row.is_size && text != row.word_for_zero;
     const auto* number = std::get_if<uint64_t*>(&row.value);
-    return !is_text && text != row.word_for_zero && !(number && **number > INT64_MAX);
+    return row.is_bool || (is_number && !std::holds_alternative<std::string*>(row.value) &&
+                           !(number && **number > INT64_MAX));
 }
 
 static std::string line_of(const Option& row, const std::vector<std::string>& texts) {
-    const bool is_bool = std::holds_alternative<bool*>(row.value);
     if (!row.is_list())
-        return is_bool || is_bare(row, texts[0]) ? row.name + "=" + texts[0] : toml_line(row.name, texts[0]);
+        return is_bare(row, texts[0]) ? row.name + "=" + texts[0] : toml_line(row.name, texts[0]);
     std::string list;
     for (const std::string& text : texts) list += (list.empty() ? "" : ", ") + toml_text(text);
     return row.name + "=[" + list + "]";
 }
 
-static NamedTexts lines_of_saved(Options o) {
+NamedTexts saved_options(const Options& o) {
     NamedTexts lines;
-    for (const Option& row : option_table(o).rows)
+    Options copy = o;
+    for (const Option& row : option_table(copy).rows)
         if (row.is_saved) lines.emplace_back(row.name, line_of(row, saved_texts(o, row)));
     return lines;
 }
 
-NamedTexts saved_options(const Options& o) { return lines_of_saved(o); }
-
 std::string options_text(const Options& o) {
     std::string text;
-    for (const auto& [name, line] : lines_of_saved(o)) text += line + "\n";
+    for (const auto& [name, line] : saved_options(o)) text += line + "\n";
     return text;
 }
 

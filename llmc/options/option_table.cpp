@@ -83,17 +83,15 @@ static std::string text_value(const Option& o, std::string text) {
 }
 
 static size_t word_number(const Option& o, const std::string& text) {
+    if (o.is_bool && (text == "0" || text == "1")) return text == "1";
     const size_t number = size_t(std::find(o.words.begin(), o.words.end(), text) - o.words.begin());
     if (number == o.words.size())
-        fail("%s is not %s", text.empty() ? "''" : text.c_str(), sentence(o.words).c_str());
+        fail("%s is not %s", text.empty() ? "''" : text.c_str(),
+             o.is_bool && o.bare.empty() ? "0 or 1" : sentence(o.words).c_str());
     return number;
 }
 
 static void read_value(const Option&, std::monostate, const std::string&) {}
-static void read_value(const Option& o, bool* value, const std::string& text) {
-    if (!o.bare.empty() && text != "true" && text != "false") fail("%s is not true or false", text.c_str());
-    *value = text == "true" || text == "1";
-}
 template <class Number>
 static void read_value(const Option& o, Number* value, const std::string& text) {
     *value = number_of<Number>(o, text);
@@ -151,7 +149,6 @@ static std::string size_text(uint64_t bytes) {
                       : format_string("%llu%c", (unsigned long long)(bytes >> 10 * unit), "BKMG"[unit]);
 }
 
-static std::string text_of(const Option&, bool value) { return value ? "true" : "false"; }
 static std::string text_of(const Option&, const std::string& value) { return value; }
 static std::string text_of(const Option& o, EnumValue value) {
     const int number = value.get(value.at);
@@ -201,11 +198,6 @@ Option& Option::at_least(double from, double to) {
     return least = from, most = to, *this;
 }
 
-Option& Option::zero_or_one() {
-    bare = "";
-    return one_of({"0", "1", "false", "true"});
-}
-
 bool Option::is_list() const {
     return std::visit(
                []<class T>(T) {
@@ -217,16 +209,20 @@ bool Option::is_list() const {
 
 // The address of the variable; null: there is none.
 static const void* address_of(const OptionValue& value) {
-    if (const auto* variable = std::get_if<EnumValue>(&value)) return variable->at;
     return std::visit(
         []<class T>(T variable) -> const void* {
-            if constexpr (std::is_pointer_v<T>) return variable;
-            return nullptr;
+            if constexpr (std::is_pointer_v<T>)
+                return variable;
+            else if constexpr (std::is_same_v<T, EnumValue>)
+                return variable.at;
+            else
+                return nullptr;
         },
         value);
 }
 
-Option& OptionTable::add_row(const std::string& names, const std::string& help, OptionValue value) {
+Option& OptionTable::add_row(const std::string& names, const std::string& help, OptionValue value,
+                             bool is_bool) {
     const size_t end = std::min(names.find(' '), names.size()), dashes = names.find("--");
     const size_t begin = dashes == names.npos ? 0 : dashes + 2;
     Option row = {.name = names.substr(begin, end - begin),
@@ -234,8 +230,10 @@ Option& OptionTable::add_row(const std::string& names, const std::string& help, 
                   .usual_names = names.substr(end),
                   .group = group,
                   .help = help,
-                  .value = value};
-    if (std::holds_alternative<bool*>(value)) row.bare = "true";
+                  .value = value,
+                  .is_bool = is_bool};
+    if (is_bool) row.one_of({"false", "true"}).bare = "true";
+    if (std::holds_alternative<int*>(value)) row.at_least(0);
     if (std::holds_alternative<uint64_t*>(value)) row.at_least(0, 0x1p64);
     if (sources) row.source = sources->of(address_of(value));
     rows.push_back(row);

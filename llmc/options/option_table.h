@@ -32,7 +32,7 @@ class Sources {
     std::map<ptrdiff_t, Source> by_place;  // only those that are not built in
 };
 
-// A variable of an enumeration whose values are 0, 1, ...: its option has a word for each.
+// A variable of an enumeration whose values are 0, 1, ..., or a bool: its option has a word for each.
 struct EnumValue {
     void* at;
     int (*get)(const void* at);
@@ -40,8 +40,8 @@ struct EnumValue {
 };
 // The variable of an option; monostate: its value is ignored.
 using OptionValue =
-    std::variant<std::monostate, bool*, int*, float*, double*, uint64_t*, std::string*,
-                 std::vector<std::string>*, std::vector<int>*, std::vector<double>*, EnumValue>;
+    std::variant<std::monostate, int*, float*, double*, uint64_t*, std::string*, std::vector<std::string>*,
+                 std::vector<int>*, std::vector<double>*, EnumValue>;
 
 // What a text may be besides the path of a file, and where a relative path begins (train_options.cpp).
 enum class PathKind { none, file, pattern, model, text, tokenizer };
@@ -62,6 +62,7 @@ struct Option {
     std::vector<std::string> words = {};                   // of a text or an enumeration; empty: any text
     std::string (*problem)(const std::string&) = nullptr;  // what else is wrong with a text; "": nothing
 
+    bool is_bool = false;          // words are false and true
     std::string bare = "";         // the value of --NAME alone, a flag; "": it needs a value
     bool has_negation = false;     // --no-NAME is --NAME=false
     size_t count = 1;              // values that belong together, such as hf DIR
@@ -69,7 +70,6 @@ struct Option {
     bool has_commas = false;       // a list, separated by commas
     std::string placeholder = "";  // of the value in --help
     bool is_required = false;
-    bool is_hidden = false;  // from --help
 
     PathKind path = PathKind::none;
     bool is_saved = true;                  // in options.toml; only such an option may be in a file
@@ -84,7 +84,7 @@ struct Option {
     Option& one_of(std::vector<std::string> all) { return words = std::move(all), *this; }
     Option& is(PathKind kind) { return path = kind, *this; }
     Option& list() { return is_long = has_commas = true, *this; }
-    Option& zero_or_one();  // a bool that needs a value, as llm.c's
+    Option& zero_or_one() { return bare = "", *this; }  // a bool that needs a value, as llm.c's
     Option& not_saved() { return is_saved = false, *this; }
     Option& required() { return is_required = true, *this; }
 
@@ -108,14 +108,17 @@ struct OptionTable {
     // Names are "-b,--batch-size", "--seed", or "FILE" of an argument by position; after spaces, usual names.
     template <class T>
     Option& add(const std::string& names, T& value, const std::string& help) {
-        if constexpr (std::is_enum_v<T>)
-            return add_row(names, help,
-                           EnumValue{&value, [](const void* at) { return int(*static_cast<const T*>(at)); },
-                                     [](void* at, int number) { *static_cast<T*>(at) = T(number); }});
-        else
+        if constexpr (std::is_enum_v<T> || std::is_same_v<T, bool>) {
+            const EnumValue variable = {&value,
+                                        [](const void* at) { return int(*static_cast<const T*>(at)); },
+                                        [](void* at, int number) { *static_cast<T*>(at) = T(number); }};
+            return add_row(names, help, variable, std::is_same_v<T, bool>);
+        } else {
             return add_row(names, help, &value);
+        }
     }
-    Option& add_row(const std::string& names, const std::string& help, OptionValue value);
+    Option& add_row(const std::string& names, const std::string& help, OptionValue value,
+                    bool is_bool = false);
     void add_without_effect(const std::string& names, const char* why);  // llm.c's; has any value
 
     Option* find(const std::string& name);  // by its name without dashes; null: there is none

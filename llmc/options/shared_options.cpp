@@ -23,7 +23,7 @@ void add_text_options(OptionTable& table, TextOptions& text) {
 void add_sampler_options(OptionTable& table, SamplerOptions& sampler) {
     table.add("--temperature", sampler.temperature, "divides the logits; 0: always the likeliest token")
         .between(0, 1000);
-    table.add("--top-k", sampler.top_k, "sample from the k likeliest tokens (0: all)").at_least(0);
+    table.add("--top-k", sampler.top_k, "sample from the k likeliest tokens (0: all)");
     table
         .add("--top-p", sampler.top_p,
              "sample from the smallest set of likeliest tokens whose probabilities add up to p")

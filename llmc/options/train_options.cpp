@@ -30,10 +30,9 @@ static void add_data_options(OptionTable& t, Options& o) {
          "-e,--model layers n-layer n-head n-embd init-from checkpoint model-name model-path "
          "model-name-or-path",
          o.model,
-         "a run's folder (FOLDER:last: its newest checkpoint, else its best), an llm.c checkpoint, a "
-         "Hugging Face "
-         "folder, or a new model: d6 ... d48, gpt3:c768, "
-         "custom:layers=4,heads=4,channels=128,max_seq_len=256")
+         "a run's folder (FOLDER:last: its newest checkpoint, else its best), an llm.c checkpoint, a Hugging "
+         "Face "
+         "folder, or a new model: d6 to d48, gpt3:c768, custom:layers=4,heads=4,channels=128,max_seq_len=256")
         .is(PathKind::model);
     t.add("--tokenizer", o.tokenizer,
           "gpt2_tokenizer.bin or 'bytes', to print samples; else the data's or model's")
@@ -69,7 +68,7 @@ static void add_training_options(OptionTable& t, Options& o) {
     t.add("-k,--lr-scheduler lr-schedule schedule lr-decay", o.scheduler, "cosine, linear, constant or wsd")
         .one_of({"cosine", "linear", "constant", "wsd"});
     t.add("-l,--learning-rate lr", o.learning_rate, "peak learning rate").between(0, 1000);
-    t.add("-u,--warmup-steps warmup", o.warmup, "steps of linear warm-up").at_least(0);
+    t.add("-u,--warmup-steps warmup", o.warmup, "steps of linear warm-up");
     t.add("-q,--final-lr-fraction min-lr", o.final_fraction, "final learning rate, as a fraction of the peak")
         .between(0, 1);
     t.add("-c,--weight-decay wd", o.weight_decay, "weight decay of matrices and embeddings").between(0, 1000);
@@ -85,8 +84,7 @@ static void add_training_options(OptionTable& t, Options& o) {
         .at_least(0, 1e9);
     t.add("-sg,--skip-gradient-outliers", o.skip_gradient, "the same for the gradient norm").at_least(0, 1e9);
     t.add("--max-nonfinite-updates", o.max_not_finite,
-          "stop after so many non-finite updates in a row; 0: never")
-        .at_least(0);
+          "stop after so many non-finite updates in a row; 0: never");
     t.add("-a,--overfit-one-batch", o.overfit, "1: train on the first validation batch only, to debug")
         .zero_or_one();
 }
@@ -94,13 +92,11 @@ static void add_training_options(OptionTable& t, Options& o) {
 static void add_evaluation_options(OptionTable& t, Options& o) {
     t.group = "Evaluation";
     t.add("-v,--val-every val-interval eval-steps eval-interval eval-every", o.val_every,
-          "steps between validations; 0: none")
-        .at_least(0);
+          "steps between validations; 0: none");
     t.add("-m,--val-batches eval-iters", o.val_batches, "most batches in a validation; -1: all").at_least(-1);
     t.add("--patience early-stopping", o.patience,
-          "end after so many validations without a better one; 0: never")
-        .at_least(0);
-    t.add("-s,--sample-every", o.sample_every, "steps between samples of text; 0: none").at_least(0);
+          "end after so many validations without a better one; 0: never");
+    t.add("-s,--sample-every", o.sample_every, "steps between samples of text; 0: none");
     t.add("-g,--sample-tokens", o.sample_tokens, "tokens in a sample").at_least(1);
     add_sampler_options(t, o.sampler);
     t.add("-h,--hellaswag", o.hellaswag, "1: HellaSwag every -v steps and at the end").zero_or_one();
@@ -116,11 +112,9 @@ static void add_output_options(OptionTable& t, Options& o) {
     t.add("-n,--checkpoint-every save-every save-steps save-interval", o.checkpoint_every,
           "steps between checkpoints; -1: only at the end; 0: never")
         .at_least(-1);
-    t.add("-nk,--keep-checkpoints", o.keep_checkpoints, "keep so many checkpoints, the newest; 0: all")
-        .at_least(0);
+    t.add("-nk,--keep-checkpoints", o.keep_checkpoints, "keep so many checkpoints, the newest; 0: all");
     t.add("-nm,--major-checkpoint-every", o.major_checkpoint_every,
-          "keep those of multiples of so many steps; 0: none")
-        .at_least(0);
+          "keep those of multiples of so many steps; 0: none");
     t.add("--keep-best", o.keep_best,
           "keep the checkpoint with the lowest validation loss, too (default: on, with -j)")
         .has_negation = true;
@@ -177,7 +171,6 @@ static void add_device_options(OptionTable& t, Options& o) {
           "several processes divide the optimizer's state (stage 1), whether 0 or 1")
         .between(0, 1);
     t.add("--ranks-per-node", o.ranks_per_node, "for tests: processes that share memory; 0: all of a machine")
-        .at_least(0)
         .not_saved();
     t.add("--list-devices", o.list_devices, "list the Vulkan devices and what they lack, and exit")
         .not_saved();

@@ -6,6 +6,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/json.h"
 #include "llmc/base/os.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/checkpoint.h"
@@ -103,29 +104,12 @@ static std::string text_of(const NamedTexts& texts, const std::string& name) {
     return "nothing";
 }
 
-static std::string flat(const NamedTexts& texts) {
-    std::string all;
-    for (const auto& [name, text] : texts) all += name + '\0' + text + '\0';
-    return all;
-}
-
-static NamedTexts from_flat(std::string_view all) {
-    NamedTexts texts;
-    const auto take = [&] {
-        const std::string part(all.substr(0, all.find('\0')));
-        all.remove_prefix(part.size() + 1);
-        return part;
-    };
-    while (!all.empty()) texts.push_back({take(), take()});
-    return texts;
-}
-
 // Throws Error in all processes if they do not have the same.
 static void expect_same(const NamedTexts& own, Communicator& job) {
-    const std::vector<std::string> all = job.gather(flat(own));
+    const std::vector<std::string> all = job.gather(json_text(own));
     job.agree([&] {
         if (all[job.rank] == all[0]) return;
-        const NamedTexts first = from_flat(all[0]);
+        const NamedTexts first = nlohmann::json::parse(all[0]);
         const auto extra = first_not_in(own, first), missing = first_not_in(first, own);
         const std::string name = extra ? extra->first : missing ? missing->first : "";
         const bool is_pair = extra && missing && extra->first == missing->first;
