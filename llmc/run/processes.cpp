@@ -106,7 +106,8 @@ static std::string text_of(const NamedTexts& texts, const std::string& name) {
 
 // Throws Error in all processes if they do not have the same.
 static void expect_same(const NamedTexts& own, Communicator& job) {
-    const std::vector<std::string> all = job.gather(json_text(own));
+    const auto lossy = nlohmann::json::error_handler_t::replace;  // paths need not be UTF-8
+    const std::vector<std::string> all = job.gather(nlohmann::json(own).dump(-1, ' ', false, lossy));
     job.agree([&] {
         if (all[job.rank] == all[0]) return;
         const NamedTexts first = nlohmann::json::parse(all[0]);
