@@ -78,7 +78,15 @@ static void add_options(CommandLine& line, Options& options) {
         .is(PathKind::file);
     line.add("--files-from", options.files_from, "read more names of files from this file, one per line")
         .is(PathKind::file);
-    line.add("--tokenizer", options.tokenizer, "tokenizer file, or bytes").is(PathKind::tokenizer);
+    line.add("--tokenizer", options.tokenizer,
+             "tokenizer file, bytes, or bpe:N, as in bpe:4096: one of N tokens, trained on all of the text")
+        .is(PathKind::tokenizer);
+    line.add("--min-frequency", options.bpe.min_frequency,
+             "bpe: how often a pair that becomes a token occurs");
+    line.add("--max-token-length", options.bpe.max_token_length,
+             "bpe: tokens have fewer bytes, unless they have 1 or 2 (0: no limit)");
+    line.add("--special-token", options.bpe.special_tokens,
+             "bpe: a text that is one token; may be repeated. <|endoftext|> is the first if not named");
     add_text_options(line, options);
     line.add("--val-tokens", options.val_tokens, "number of tokens, from the start, for validation");
     line.add("--val-fraction val-split", options.val_fraction,

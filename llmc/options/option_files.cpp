@@ -6,17 +6,18 @@
 #include "llmc/base/toml.h"
 #include "llmc/files/model_source.h"
 #include "llmc/options/recipe.h"
+#include "llmc/text/bpe_trainer.h"
 
 namespace fs = std::filesystem;
 
 // --- paths ---
 
-// A model may also be a descriptor, a tokenizer "bytes".
+// A model may also be a descriptor, a tokenizer "bytes" or "bpe:4096".
 static bool is_path(const Option& option, const std::string& value) {
     if (value.empty() || option.path == PathKind::none) return false;
     if (option.path == PathKind::model) return looks_like_model_file(value);
     if (option.path == PathKind::text) return value != "stories";
-    return option.path != PathKind::tokenizer || value != "bytes";
+    return option.path != PathKind::tokenizer || (value != "bytes" && !parse_bpe(value));
 }
 
 // The option's path in a folder, whose name is no pattern, whatever characters it has.
