@@ -235,7 +235,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
     const std::string& data_name = o.train_data.empty() ? o.val_data : o.train_data;
     if (data) check_data_fits(*data, data_name, model, config);
     std::optional<Tokenizer> tokenizer;
-    if (!o.dry_run || data || !parse_bpe(o.tokenizer))  // else it is not trained yet
+    if (!o.plans_only() || data || !parse_bpe(o.tokenizer))  // else it is not trained yet
         tokenizer =
             tokenizer_for(o.tokenizer, model, config.vocab_size, data ? data : model.tokenizer, data_name);
     if (o.sequence > config.max_seq_len)
