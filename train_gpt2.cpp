@@ -12,6 +12,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <limits>
+#include <map>
 #include <optional>
 
 #include "llmc/base/error.h"
@@ -252,34 +254,102 @@ static void plan_without_tokens(Options& o, const TextTokens& tokens) {
     if (o.epochs > 0 && per_step > 0)
         o.max_steps = int(std::clamp(o.epochs * double(tokens.train_tokens / per_step), 1.0, 1e9));
     o.train_data = o.val_data = "";
-    if (o.tokenizer.empty() && !names_model_file(o.model)) o.tokenizer = "bytes";
+}
+
+// The time of a step of a new model; infinite if it does not fit in memory.
+template <class Real>
+static double time_step(Options o, LaunchPad* pad, Communicator& job, const TextRecipe& recipe) {
+    o.batch = recipe.batch;
+    o.sequence = recipe.shape.sequence;
+    o.sources.choose(o.optimizer, OptimizerKind::muon);
+    const ModelConfig config = config_of(recipe);
+    if (!memory_check<Real>(o, config, pad, job).fits_here(shape_of(o)))
+        return std::numeric_limits<double>::infinity();
+    GPT2<Real> g(config, pad);
+    gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
+    Optimizer<Real> optimizer(config, g.memory, optimizer_options(o), share_of_process(o, job));
+    initialize_parameters(config, o.seed, parameter_writer(g, &optimizer));
+    std::optional<DataLoader> no_data;
+    const int micro_steps = recipe.shape.tokens_per_step / (o.batch * o.sequence * o.num_processes);
+    const double seconds = micro_steps * mean_step_seconds(o, g, optimizer, no_data, 1);
+    print_line(stdout, "measured: %s: %.4g ms per step", describe_shape(recipe).c_str(), 1e3 * seconds);
+    return seconds;
+}
+
+// What the first process chooses for a text, in all processes. Of each shape, one model is timed.
+static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, LaunchPad* pad,
+                                std::map<std::string, double>& times, Communicator& job) {
+    TextRecipe recipe;
+    job.agree([&] {
+        if (job.rank > 0) return;
+        recipe = choose_recipe(o, tokens, pad, [&](const TextRecipe& candidate) {
+            double& seconds = times[describe_shape(candidate)];
+            if (o.plans_memory_only())  // of a device that need not be there
+                seconds = 6 * candidate.parameters * candidate.shape.tokens_per_step / 1e13;
+            if (seconds == 0)
+                seconds = with_precision(stored_type_name(o.precision), [&]<class Real>(Real) {
+                    return time_step<Real>(o, pad, job, candidate);
+                });
+            return seconds;
+        });
+    });
+    job.broadcast(&recipe, sizeof recipe, 0);
+    return recipe;
 }
 
 // The options with those that are chosen for the tokens of --text.
-static Options chosen_for(const TextTokens& tokens, Options o, LaunchPad* pad) {
-    choose_options(o, tokens, pad);
+static Options chosen_for(const TextTokens& tokens, const TextRecipe& recipe, Options o) {
+    take_recipe(o, tokens, recipe);
     note_chosen(o, "this text");
     complete_options(o);
     return o;
 }
 
+// What other times would bring.
+static void print_choices(Options o, const TextTokens& tokens, LaunchPad* pad,
+                          std::map<std::string, double>& times, Communicator& job) {
+    for (const double minutes : {1.0, 10.0, 60.0}) {
+        o.minutes = minutes;
+        const TextRecipe recipe = agreed_recipe(o, tokens, pad, times, job);
+        print_line(stdout, "--minutes %g: %s", minutes, describe(o, tokens, recipe).c_str());
+    }
+}
+
 // Prepares the tokens of --text and chooses options: first for the expected number of tokens, so that wrong
 // options are refused before anything is written, then for those that were prepared.
 static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
+    uint64_t bytes = 0;
     TextTokens tokens;
+    if (pad && pad->limits().bf16_fragment) o.sources.choose(o.precision, StoredType::bf16);
+    job.agree([&] {
+        bytes = count_text_bytes(o);
+        tokens = plan_tokens(o, bytes);
+    });
+    std::map<std::string, double> times;
+    TextRecipe recipe = agreed_recipe(o, tokens, pad, times, job);
     Options planned;
     job.agree([&] {
-        tokens = plan_tokens(o);
-        planned = chosen_for(tokens, o, pad);
+        planned = o;
+        take_tokenizer(planned, recipe);
+        tokens = plan_tokens(planned, bytes);
+        planned = chosen_for(tokens, recipe, planned);
     });
     if (o.plans_only()) {
+        if (!finetunes(o) && recipe.step_seconds > 0 && !o.plans_memory_only())
+            print_choices(o, tokens, pad, times, job);
         o = planned;
         return plan_without_tokens(o, tokens);
     }
+    take_tokenizer(o, recipe);
     job.agree([&] {
         if (job.rank == 0) prepare_text(o);
     });
-    job.agree([&] { o = chosen_for(find_tokens(o), o, pad); });
+    job.agree([&] {
+        tokens = find_tokens(o, tokens);
+        recipe = recount(o, tokens, pad, recipe);
+        o = chosen_for(tokens, recipe, o);
+        o.notes.push_back(describe(o, tokens, recipe));
+    });
 }
 
 static void print_notes(const Options& o) {

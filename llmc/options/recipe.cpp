@@ -4,109 +4,151 @@
 #include <algorithm>
 #include <cmath>
 
+#include "llmc/base/error.h"
 #include "llmc/files/model_source.h"
+#include "llmc/launchpad/launchpad.h"
 #include "llmc/options/train_options.h"
+#include "llmc/text/bpe_trainer.h"
+#include "llmc/text/tokenizer.h"
 
-// What the number of tokens decides.
-struct Recipe {
-    std::string model;
-    OptimizerKind optimizer;
-    int batch, sequence, steps, warmup;
-    float learning_rate, final_fraction, dropout;
-};
+static const int bytes_vocab = 257;
 
-static int64_t tokens_of_batch(const Options& o, const Recipe& r) {
-    return int64_t(r.batch) * r.sequence * o.num_processes;
+bool finetunes(const Options& o) { return o.is_given(o.model) && names_model_file(o.model); }
+
+void take_tokenizer(Options& o, const TextRecipe& r) {
+    if (finetunes(o)) return;
+    o.sources.choose(o.tokenizer,
+                     r.vocab_size == bytes_vocab ? "bytes" : format_string("bpe:%d", r.vocab_size));
 }
 
-// Takes -b and -t if they are given. Otherwise halves them until the training and the validation data each
-// hold a batch, which reads one token more than it advances by, and until -d is a multiple of B*T.
-static void fit_batch(const Options& o, const TextTokens& tokens, Recipe& r) {
-    const int64_t most = int64_t(std::min(tokens.train_tokens, tokens.val_tokens)) - 1;
-    const bool batch_is_free = !o.is_given(o.batch) || o.batch == 0;
-    const bool sequence_is_free = !o.is_given(o.sequence);
-    if (!batch_is_free) r.batch = o.batch;
-    if (!sequence_is_free) r.sequence = o.sequence;
-    const auto divides = [&] { return o.total_batch <= 0 || o.total_batch % tokens_of_batch(o, r) == 0; };
-    while (batch_is_free && r.batch > 1 && (tokens_of_batch(o, r) > most || !divides())) r.batch /= 2;
-    while (sequence_is_free && r.sequence > 1 && tokens_of_batch(o, r) > most) r.sequence /= 2;
+// 0: free. Stories have bytes, whose entropy is known.
+static int vocab_size_of(const Options& o) {
+    const bool names_vocab = o.is_given(o.model) && o.model.find("vocab=") != std::string::npos;
+    if (o.tokenizer.empty()) return names_vocab || o.text == "stories" ? bytes_vocab : 0;
+    if (o.tokenizer == "bytes") return bytes_vocab;
+    if (const auto trained = parse_bpe(o.tokenizer)) return trained->vocab_size;
+    return open_tokenizer(o.tokenizer).vocab_size();
 }
 
-// Steps of a run of so many epochs, at most `most`; -x and --epochs take precedence.
-static int count_steps(const Options& o, const Recipe& r, uint64_t tokens, double epochs, int most) {
-    if (o.is_given(o.max_steps) && o.max_steps > 0) return o.max_steps;
-    const double per_step = o.total_batch > 0 ? o.total_batch : double(tokens_of_batch(o, r));
-    const bool chosen = o.epochs <= 0;
-    const double steps = (chosen ? epochs : o.epochs) * double(tokens) / per_step;
-    return int(std::clamp(steps, 1.0, chosen ? double(most) : 1e9));
-}
-
-// The shorter the text, the more of the activations are dropped: 0.3 for 20 kB, 0.2 for 120 kB, 0 from 1 MB.
-static float choose_dropout(uint64_t tokens) {
-    const double rate = 0.2 * std::log10(1e6 / double(tokens));
-    return float(std::round(100 * std::clamp(rate, 0.0, 0.3)) / 100);
-}
-
-// How often a text is read until the validation loss rises: 15 times for 20 kB, which teaches little more
-// than words; 36 times for 120 kB, where the loss stays at a plateau for the first ten.
-static double choose_epochs(uint64_t tokens) { return 15 * std::pow(double(tokens) / 16000, 0.45); }
-
-// A small new model.
-static Recipe for_new_model(const Options& o, const TextTokens& data) {
-    const uint64_t tokens = data.train_tokens;
-    Recipe r = {.model = "custom:layers=3,heads=2,channels=96,max_seq_len=256",
-                .optimizer = OptimizerKind::muon,
-                .batch = 8,
-                .sequence = 256,
-                .learning_rate = default_muon_learning_rate(96),
-                .final_fraction = 0.05f};
+static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const LaunchPad* pad) {
+    const bool are_known = tokens.are_counted || finetunes(o);
+    RuleInputs in = {.text_bytes = tokens.bytes,
+                     .train_tokens = are_known ? tokens.train_tokens : 0,
+                     .val_tokens = are_known ? tokens.val_tokens : 0,
+                     .val_bytes = tokens.val_bytes,
+                     .seconds = 60.0 * o.minutes,
+                     .processes = o.num_processes};
+    const auto if_given = [&](const auto& value) { return o.is_given(value) ? value : 0; };
+    in.batch = if_given(o.batch);
+    in.sequence = if_given(o.sequence);
+    in.tokens_per_step = std::max(0, if_given(o.total_batch));
+    in.steps = std::max(0, if_given(o.max_steps));
+    in.epochs = if_given(o.epochs);
     if (o.is_given(o.model)) {
         const ModelConfig config = read_shape(find_model(o.model));
-        r.sequence = std::min(r.sequence, config.max_seq_len);
-        r.learning_rate = default_muon_learning_rate(config.channels);
+        in.vocab_size = config.vocab_size;
+        in.layers = config.num_layers, in.heads = config.num_heads, in.channels = config.channels;
+        in.most_sequence = config.max_seq_len;
     }
-    fit_batch(o, data, r);
-    r.steps = count_steps(o, r, tokens, choose_epochs(tokens), 3000);
-    r.warmup = std::min(100, r.steps / 10);
-    r.dropout = choose_dropout(tokens);
+    if (!finetunes(o)) in.vocab_size = vocab_size_of(o);
+    // make train on a CPU is the same everywhere: the first plot that a new user sees is README's
+    const bool is_first_run =
+        o.text == "stories" && !(pad && pad->device().is_gpu()) && !in.channels && !o.is_given(o.minutes);
+    if (!is_first_run) return in;
+    in.layers = 3, in.heads = 2, in.channels = 96;
+    if (!in.sequence) in.sequence = 256;
+    if (!in.batch && !in.tokens_per_step) in.batch = 8;
+    if (!in.steps && !in.epochs) in.steps = 3000;
+    return in;
+}
+
+// Three passes, at most 1,000 steps, or as many as the time allows, without other regularization than the
+// low rate.
+static TextRecipe for_finetuning(const Options& o, RuleInputs in, const StepSeconds& measure) {
+    if (!in.sequence) in.sequence = std::min(1024, in.most_sequence);
+    if (!in.batch && !in.tokens_per_step) in.tokens_per_step = 4 * in.sequence * in.processes;
+    const bool by_time = o.is_given(o.minutes);
+    if (!by_time && !in.steps && !in.epochs) {
+        const double per_epoch = double(in.train_tokens) / in.tokens_per_step;
+        in.steps = int(std::clamp(3 * per_epoch, 1.0, 1000.0));
+    }
+    TextRecipe r = choose_for_time(in, measure);
+    r.dropout = r.weight_decay = 0;
     return r;
 }
 
-// A model that is trained already.
-static Recipe for_finetuning(const Options& o, const TextTokens& data) {
-    Recipe r = {.model = o.model,
-                .optimizer = OptimizerKind::adamw,
-                .batch = 4,
-                .sequence = std::min(1024, read_shape(find_model(o.model)).max_seq_len),
-                .learning_rate = 3e-5f,
-                .final_fraction = 0.1f};
-    fit_batch(o, data, r);
-    r.steps = count_steps(o, r, data.train_tokens, 3, 1000);
-    r.warmup = r.steps / 20;
-    return r;
+TextRecipe choose_recipe(const Options& o, const TextTokens& tokens, const LaunchPad* pad,
+                         const StepSeconds& measure) {
+    const RuleInputs in = inputs_of(o, tokens, pad);
+    return finetunes(o) ? for_finetuning(o, in, measure) : choose_for_time(in, measure);
 }
 
-void choose_options(Options& o, const TextTokens& tokens, LaunchPad*) {
-    const bool finetunes = o.is_given(o.model) && names_model_file(o.model);
-    const Recipe r = finetunes ? for_finetuning(o, tokens) : for_new_model(o, tokens);
-    const bool validates = !o.is_given(o.val_every) || o.val_every > 0;
+TextRecipe recount(const Options& o, const TextTokens& tokens, const LaunchPad* pad,
+                   const TextRecipe& recipe) {
+    return choose_recipe(o, tokens, pad, [&](const TextRecipe& r) {
+        return r.shape.channels == recipe.shape.channels ? recipe.step_seconds
+                                                         : std::numeric_limits<double>::infinity();
+    });
+}
+
+ModelConfig config_of(const TextRecipe& r) {
+    ModelConfig config = {.max_seq_len = r.shape.sequence,
+                          .num_layers = r.shape.layers,
+                          .num_heads = r.shape.heads,
+                          .channels = r.shape.channels};
+    set_vocab_size(config, r.vocab_size);
+    return config;
+}
+
+// AdamW's rate for 192 channels, 1.5e-3, falls with the root of the width.
+static float rate_for(const Options& o, const TextRecipe& r) {
+    if (finetunes(o)) return 3e-5f;
+    const double rate = o.optimizer == OptimizerKind::muon ? default_muon_learning_rate(r.shape.channels)
+                                                           : 1.5e-3 * std::sqrt(192.0 / r.shape.channels);
+    return strtof(format_string("%.3g", rate * r.rate_factor).c_str(), nullptr);
+}
+
+void take_recipe(Options& o, const TextTokens& tokens, const TextRecipe& r) {
+    const bool tunes = finetunes(o), validates = !o.is_given(o.val_every) || o.val_every > 0;
+    const ModelShape& shape = r.shape;
     Sources& s = o.sources;
     s.choose(o.train_data, tokens.train);
     s.choose(o.val_data, tokens.val);
-    s.choose(o.model, r.model);
-    s.choose(o.optimizer, r.optimizer);
-    if (o.batch == 0)
-        s.choose(o.total_batch, int(tokens_of_batch(o, r)));  // -b auto keeps the tokens of a step
+    s.choose(o.model, format_string("custom:layers=%d,heads=%d,channels=%d,max_seq_len=%d", shape.layers,
+                                    shape.heads, shape.channels, shape.sequence));
+    s.choose(o.optimizer, tunes ? OptimizerKind::adamw : OptimizerKind::muon);
+    const bool accumulates = shape.tokens_per_step > r.batch * shape.sequence * o.num_processes;
+    if (o.batch == 0 || accumulates) s.choose(o.total_batch, shape.tokens_per_step);
     s.choose(o.batch, r.batch);
-    s.choose(o.sequence, r.sequence);
+    s.choose(o.sequence, shape.sequence);
     if (o.epochs <= 0) s.choose(o.max_steps, r.steps);
-    s.choose(o.learning_rate, r.learning_rate);
-    s.choose(o.warmup, r.warmup);
-    s.choose(o.final_fraction, r.final_fraction);
+    s.choose(o.learning_rate, rate_for(o, r));
+    s.choose(o.warmup, tunes ? r.steps / 20 : std::min(100, r.steps / 10));
+    s.choose(o.scheduler, tunes ? Schedule::cosine : Schedule::linear);
+    s.choose(o.final_fraction, tunes ? 0.1f : 0.0f);
+    s.choose(o.weight_decay, r.weight_decay);
     s.choose(o.dropout, r.dropout);
-    s.choose(o.val_every, std::clamp((r.steps + 15) / 16, 1, 250));
+    s.choose(o.val_every, std::max(1, (r.steps + r.validations - 1) / r.validations));
     s.choose(o.val_batches, -1);
     s.choose(o.patience, validates ? 5 : 0);
     s.choose(o.sample_every, std::max(1, r.steps));
     s.choose(o.sample_tokens, 600);
+}
+
+std::string describe_shape(const TextRecipe& r) {
+    return format_string("%d layers of %d channels, %d x %d tokens", r.shape.layers, r.shape.channels,
+                         r.shape.tokens_per_step / r.shape.sequence, r.shape.sequence);
+}
+
+std::string describe(const Options& o, const TextTokens& tokens, const TextRecipe& r) {
+    std::string text =
+        format_string("%s; %d steps read %.3g MB of text %.3g times", describe_shape(r).c_str(), r.steps,
+                      double(tokens.bytes) / 1e6, r.epochs);
+    if (r.step_seconds > 0) text += format_string(" in %.3g minutes", r.seconds() / 60);
+    if (r.step_seconds > 0 && r.seconds() < 0.8 * 60 * o.minutes)
+        text += ", since more would not help on so short a text";
+    if (!finetunes(o))
+        text += format_string("; English documentation of this size gets about %.2f bits per byte",
+                              r.bits_per_byte);
+    return text;
 }

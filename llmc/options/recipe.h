@@ -1,7 +1,10 @@
-// The options that train_gpt2 --text chooses for a text.
+// The options that train_gpt2 --text chooses for a text. For a new model they come from time_rule.h.
 #pragma once
 #include <cstdint>
 #include <string>
+
+#include "llmc/model/model_config.h"
+#include "llmc/options/time_rule.h"
 
 struct LaunchPad;
 struct Options;
@@ -12,8 +15,32 @@ inline constexpr const char* tokens_folder = "tokens";
 struct TextTokens {
     std::string train, val;  // patterns, as -i and -j take them
     uint64_t train_tokens = 0, val_tokens = 0;
+    uint64_t bytes = 0;        // of the text, without validation
+    uint64_t val_bytes = 0;    // about
+    bool are_counted = false;  // false: not prepared yet, and estimated
 };
 
-// Chooses everything that a run on these tokens needs and that is not given. Steps and what follows from them
-// take the given options into account. pad: the device that trains; null: the CPU.
-void choose_options(Options& o, const TextTokens& tokens, LaunchPad* pad);
+// Whether -e names a model that is trained already.
+bool finetunes(const Options& o);
+
+// Chooses model, batch, steps and regularization: in the time of --minutes, or for the given steps.
+TextRecipe choose_recipe(const Options& o, const TextTokens& tokens, const LaunchPad* pad,
+                         const StepSeconds& measure);
+
+// The same model with the steps for the number of tokens that were prepared.
+TextRecipe recount(const Options& o, const TextTokens& tokens, const LaunchPad* pad,
+                   const TextRecipe& recipe);
+
+// Sets the tokenizer, which prepares the tokens, unless it is given or that of a model to finetune.
+void take_tokenizer(Options& o, const TextRecipe& recipe);
+
+// Sets everything else that a run needs and that is not given.
+void take_recipe(Options& o, const TextTokens& tokens, const TextRecipe& recipe);
+
+// The new model that a recipe describes.
+ModelConfig config_of(const TextRecipe& recipe);
+
+// "6 layers of 384 channels, 16 x 512 tokens"
+std::string describe_shape(const TextRecipe& recipe);
+// What was chosen, and what it will make of the text, in a line or two.
+std::string describe(const Options& o, const TextTokens& tokens, const TextRecipe& recipe);

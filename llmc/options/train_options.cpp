@@ -65,6 +65,9 @@ static void add_training_options(OptionTable& t, Options& o) {
     t.add("--epochs num-epochs num-train-epochs", o.epochs,
           "instead of -x: passes over the training data, such as 2.5; 0: one")
         .between(0, 1e6);
+    t.add("--minutes", o.minutes,
+          "with --text: the time that training takes; model, steps and all else that is not given follow")
+        .between(0.05, 1e5);
     t.add("-k,--lr-scheduler lr-schedule schedule lr-decay", o.scheduler, "cosine, linear, constant or wsd")
         .one_of({"cosine", "linear", "constant", "wsd"});
     t.add("-l,--learning-rate lr", o.learning_rate, "peak learning rate").between(0, 1000);

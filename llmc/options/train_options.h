@@ -32,7 +32,8 @@ struct Options {
     OptimizerKind optimizer = OptimizerKind::adamw;
     int batch = 4;  // 0: auto
     int sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
-    double epochs = 0;  // length of the run if max_steps is -1; 0: one
+    double epochs = 0;   // length of the run if max_steps is -1; 0: one
+    double minutes = 3;  // of training on a text, which decides what is not given
     float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
     float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;  // of AdamW
     float momentum = 0.95f;                              // of Muon

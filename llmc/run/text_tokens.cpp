@@ -14,6 +14,7 @@
 #include "llmc/options/train_options.h"
 #include "llmc/options/version.h"
 #include "llmc/run/run_folder.h"
+#include "llmc/text/bpe_trainer.h"
 #include "llmc/text/corpus.h"
 #include "llmc/text/text_reader.h"
 
@@ -107,15 +108,22 @@ static PreparationOptions preparation_of(const Options& o) {
     return p;
 }
 
-TextTokens plan_tokens(const Options& o) {
+uint64_t count_text_bytes(const Options& o) {
     if (o.text == "-") fail("--text -: standard input can be read once: save the text in a file");
-    const PreparationOptions p = preparation_of(o);
-    const bool are_bytes = p.tokenizer == "bytes";
-    const uint64_t bytes = is_stories(o) ? stories_bytes : text_bytes(o, find_text(p));
-    const uint64_t val = is_stories(o) ? stories_val_tokens : validation_share(bytes, are_bytes);
+    return is_stories(o) ? stories_bytes : text_bytes(o, find_text(preparation_of(o)));
+}
+
+TextTokens plan_tokens(const Options& o, uint64_t text_bytes) {
+    const std::string tokenizer = tokenizer_name(o);
+    const std::optional<BpeOptions> trained = parse_bpe(tokenizer);
+    const double bytes_each = tokenizer == "bytes" ? 1 : trained ? bytes_per_token(trained->vocab_size) : 4;
+    const uint64_t val =
+        is_stories(o) ? stories_val_tokens : validation_share(text_bytes, tokenizer == "bytes");
     TextTokens planned = patterns_of(o);
-    planned.train_tokens = std::max(val, (are_bytes ? bytes : bytes / 4) - val);
+    planned.train_tokens = std::max(val, uint64_t(double(text_bytes) / bytes_each) - val);
     planned.val_tokens = val;
+    planned.val_bytes = std::min(text_bytes / 2, uint64_t(double(val) * bytes_each));
+    planned.bytes = text_bytes - planned.val_bytes;
     return planned;
 }
 
@@ -165,8 +173,11 @@ void prepare_text(const Options& o) {
     write_whole_file(stamp, {made_of});  // last, so that an interrupted preparation is repeated
 }
 
-TextTokens find_tokens(const Options& o) {
+TextTokens find_tokens(const Options& o, const TextTokens& planned) {
     TextTokens found = patterns_of(o);
+    found.bytes = planned.bytes;
+    found.val_bytes = planned.val_bytes;
+    found.are_counted = true;
     found.train_tokens = count_tokens(found.train);
     found.val_tokens = count_tokens(found.val);
     return found;

@@ -4,13 +4,15 @@
 
 struct Options;
 
-// About as many tokens as prepare_text() makes; writes nothing. Error if the text is missing, too short, or
-// not text.
-TextTokens plan_tokens(const Options& o);
+// The bytes of the text, decompressed. Error if the text is missing, too short, or not text.
+uint64_t count_text_bytes(const Options& o);
+
+// About as many tokens as prepare_text() makes; writes nothing.
+TextTokens plan_tokens(const Options& o, uint64_t text_bytes);
 
 // Prepares the tokens of o.text, unless they are there and the text has not changed. An earlier run on
 // another text moves to a subfolder before.
 void prepare_text(const Options& o);
 
-// The prepared tokens. Error if they are missing.
-TextTokens find_tokens(const Options& o);
+// The prepared tokens of a text that was planned. Error if they are missing.
+TextTokens find_tokens(const Options& o, const TextTokens& planned = {});

@@ -1,0 +1,204 @@
+#include "llmc/options/time_rule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+// The candidates, smallest first. A small model learns more from many steps of short sequences.
+static const ModelShape shapes[] = {{3, 2, 96, 128, 2048},       {4, 2, 128, 128, 2048},
+                                    {4, 3, 192, 256, 4096},      {6, 4, 256, 256, 4096},
+                                    {6, 6, 384, 1024, 8192},     {8, 8, 512, 1024, 8192},
+                                    {10, 10, 640, 1024, 8192},   {12, 12, 768, 1024, 16384},
+                                    {16, 16, 1024, 1024, 16384}, {24, 16, 1024, 1024, 32768}};
+
+double TextRecipe::seconds() const { return steps * step_seconds; }
+
+// Below 2 MB, words repeat too rarely: bytes are better. Then 1,024 tokens, 4,096 for 25 MB, 16,384 for 1 GB,
+// and no more than the model can use: 2,048 with 96 channels, 4,096 with 384, 8,192 with 768 (about Tao
+// 2024).
+int choose_vocab_size(uint64_t text_bytes, int channels) {
+    if (text_bytes < 2000000) return 257;
+    const double for_text = 4096 * std::pow(double(text_bytes) / 25e6, 0.4);
+    const double for_model = 4096 * std::pow(channels / 384.0, 0.6);
+    const double best = std::clamp(std::min(for_text, for_model), 1024.0, 32768.0);
+    return 1 << int(std::lround(std::log2(best)));
+}
+
+double bytes_per_token(int vocab_size) {
+    return vocab_size <= 257 ? 1 : 2.6 * std::pow(vocab_size / 4096.0, 0.16);
+}
+
+static double block_parameters(const ModelShape& s) { return 12.0 * s.layers * s.channels * s.channels; }
+
+// Operations of a step, up to a factor.
+static double work_of(const TextRecipe& r) {
+    const ModelShape& s = r.shape;
+    return (r.parameters + double(s.layers) * s.channels * s.sequence) * s.tokens_per_step;
+}
+
+static double tokens_of(const RuleInputs& in, int vocab_size) {
+    if (in.train_tokens > 0) return double(in.train_tokens);
+    return std::max(1.0, double(in.text_bytes) / bytes_per_token(vocab_size));
+}
+
+static double val_tokens_of(const RuleInputs& in, int vocab_size) {
+    if (in.val_tokens > 0) return double(in.val_tokens);
+    return std::max(1.0, double(in.val_bytes) / bytes_per_token(vocab_size));
+}
+
+// A model learns nothing new from a text that it has read so often; the larger the model, the sooner: 14
+// passes for 20 kB, 36 for 120 kB with the smallest, 23 for 1.1 MB with 11 M parameters.
+static double most_epochs(double tokens, double parameters) {
+    return 60 * std::pow(tokens / parameters, 0.42);
+}
+
+// Repeated text counts less: some passes are as good as new text, many add nothing (after Muennighoff 2023,
+// eq. 5, whose constant is 15; the same runs fit 6).
+static double worth_of_tokens(double seen, double unique) {
+    const double repeats = 6;
+    if (seen <= unique) return seen;
+    return unique * (1 + repeats * (1 - std::exp(-(seen / unique - 1) / repeats)));
+}
+
+// Fitted to 15 runs on 39 MB of documentation, with a mean error of 0.015.
+static double expected_bits(double parameters, double bytes_seen) {
+    const double law =
+        0.62 + 0.51 * std::pow(parameters / 1e6, -0.26) + 1.75 * std::pow(bytes_seen / 2.6e6, -0.5);
+    const double untrained = 4.6;  // bits of a letter whose neighbours are unknown
+    return 1 / std::hypot(1 / law, 1 / untrained);
+}
+
+static int halved_until(int value, int least, const std::function<bool(int)>& fits) {
+    while (value > least && !fits(value)) value /= 2;
+    return value;
+}
+
+// B and T: as given, or so that training and validation data hold a batch.
+static void fit_batch(const RuleInputs& in, TextRecipe& r) {
+    ModelShape& s = r.shape;
+    const double tokens = tokens_of(in, r.vocab_size);
+    const double most = std::min(tokens, val_tokens_of(in, r.vocab_size)) - 1;
+    if (in.sequence)
+        s.sequence = in.sequence;
+    else  // a short text teaches little about what is far apart
+        s.sequence = halved_until(s.sequence, 16, [&](int T) { return 3.5 * T <= std::sqrt(tokens); });
+    if (in.most_sequence && !in.sequence) s.sequence = std::min(s.sequence, in.most_sequence);
+    const auto batch_fits = [&](int B) {
+        const int64_t micro = int64_t(B) * s.sequence * in.processes;
+        return double(micro) <= most && (!in.tokens_per_step || in.tokens_per_step % micro == 0);
+    };
+    // so that a pass over a short text has 16 steps
+    const int of_step = halved_until(s.tokens_per_step, 256, [&](int n) { return 16 * n <= tokens; });
+    const int wanted = std::max(1, of_step / (s.sequence * in.processes));
+    r.batch = in.batch ? in.batch : halved_until(std::min(wanted, 1 << 12), 1, batch_fits);
+    if (!in.sequence)
+        s.sequence = halved_until(s.sequence, 1,
+                                  [&](int T) { return double(int64_t(r.batch) * T * in.processes) <= most; });
+    s.tokens_per_step = in.tokens_per_step ? in.tokens_per_step : r.batch * s.sequence * in.processes;
+}
+
+// Steps that fit in the time, with validations that take at most a tenth of it.
+static void choose_length(const RuleInputs& in, TextRecipe& r) {
+    const double tokens = tokens_of(in, r.vocab_size), per_epoch = tokens / r.shape.tokens_per_step;
+    const double forward = 0.35 * r.step_seconds;  // of a step's time
+    const double validation = val_tokens_of(in, r.vocab_size) / r.shape.tokens_per_step * forward;
+    r.validations = validation > 0 ? int(std::clamp(0.1 * in.seconds / validation, 2.0, 16.0)) : 16;
+    double steps = per_epoch * most_epochs(tokens, r.parameters);
+    if (r.step_seconds > 0)
+        steps = std::min(steps, (in.seconds - r.validations * validation) / r.step_seconds);
+    if (in.epochs > 0) steps = in.epochs * std::floor(per_epoch);
+    if (in.steps > 0) steps = in.steps;
+    r.steps = int(std::clamp(steps, 1.0, 1e9));
+    r.epochs = r.steps / std::max(per_epoch, 1e-9);
+}
+
+// Dropout and decay grow with the passes over the text and with the parameters for each of its tokens.
+static void choose_regularization(const RuleInputs& in, TextRecipe& r) {
+    const double tokens = tokens_of(in, r.vocab_size);
+    double dropout =
+        0.1 * std::log2(std::max(r.epochs, 0.1) / 4) + 0.05 * std::log2(block_parameters(r.shape) / tokens);
+    if (r.shape.channels <= 128) dropout /= 2;
+    dropout = std::clamp(dropout, 0.0, 0.5);
+    r.dropout = float(std::round(100 * dropout) / 100);
+    r.weight_decay = float(std::round(100 * (0.1 + 10 * dropout * dropout)) / 100);
+    r.rate_factor = r.shape.channels <= 128 && tokens < 2e6 ? 2 : 1;
+    const double seen = worth_of_tokens(double(r.steps) * r.shape.tokens_per_step, tokens);
+    const double bytes = in.train_tokens && in.text_bytes ? double(in.text_bytes) / double(in.train_tokens)
+                                                          : bytes_per_token(r.vocab_size);
+    r.bits_per_byte = expected_bits(r.parameters, seen * bytes);
+}
+
+static TextRecipe recipe_for(const RuleInputs& in, const ModelShape& shape) {
+    TextRecipe r = {.shape = shape, .vocab_size = in.vocab_size};
+    if (!r.vocab_size) r.vocab_size = choose_vocab_size(in.text_bytes, shape.channels);
+    r.parameters = block_parameters(shape) + double(r.vocab_size) * shape.channels;
+    fit_batch(in, r);
+    return r;
+}
+
+static std::vector<TextRecipe> candidates_for(const RuleInputs& in) {
+    std::vector<TextRecipe> candidates;
+    if (in.channels) {  // the batch is that of the nearest shape
+        const ModelShape* nearest = &shapes[0];
+        for (const ModelShape& s : shapes)
+            if (s.channels <= in.channels) nearest = &s;
+        ModelShape shape = *nearest;
+        shape.layers = in.layers, shape.heads = in.heads, shape.channels = in.channels;
+        return {recipe_for(in, shape)};
+    }
+    for (const ModelShape& shape : shapes) {
+        const TextRecipe r = recipe_for(in, shape);
+        // a model with far more parameters than the text has tokens learns it by heart
+        const bool fits_text = block_parameters(shape) <= 12 * tokens_of(in, r.vocab_size);
+        if (candidates.empty() || fits_text) candidates.push_back(r);
+    }
+    return candidates;
+}
+
+// From the nearest candidate that was measured.
+static double predicted_seconds(const std::vector<TextRecipe>& all, size_t i) {
+    size_t nearest = 0;
+    for (size_t k = 0; k < all.size(); k++)
+        if (all[k].step_seconds > 0 &&
+            std::abs(double(k) - double(i)) < std::abs(double(nearest) - double(i)))
+            nearest = k;
+    return all[nearest].step_seconds * work_of(all[i]) / work_of(all[nearest]);
+}
+
+static void complete(const RuleInputs& in, TextRecipe& r) {
+    choose_length(in, r);
+    choose_regularization(in, r);
+}
+
+// The candidate that is best by what was measured; those that were not have predicted times.
+static size_t best_of(const RuleInputs& in, const std::vector<TextRecipe>& all, TextRecipe& best_recipe) {
+    size_t best = 0;
+    for (size_t i = 0; i < all.size(); i++) {
+        TextRecipe r = all[i];
+        if (r.step_seconds == 0) r.step_seconds = predicted_seconds(all, i);
+        if (!std::isfinite(r.step_seconds) && i > 0) continue;
+        complete(in, r);
+        const bool in_time = r.seconds() <= 1.05 * in.seconds;
+        if (i > 0 && (!in_time || r.bits_per_byte >= best_recipe.bits_per_byte)) continue;
+        best = i;
+        best_recipe = r;
+    }
+    return best;
+}
+
+// Measures the smallest candidate, then the best one by what was measured so far, until that one and the next
+// larger one, which may take hardly longer on a GPU, are measured.
+TextRecipe choose_for_time(const RuleInputs& in, const StepSeconds& measure) {
+    std::vector<TextRecipe> all = candidates_for(in);
+    const bool needs_no_time = all.size() == 1 && (in.steps > 0 || in.epochs > 0);
+    if (needs_no_time) return complete(in, all[0]), all[0];
+    all[0].step_seconds = measure(all[0]);
+    while (true) {
+        TextRecipe recipe;
+        size_t next = best_of(in, all, recipe);
+        if (all[next].step_seconds > 0) next++;
+        if (next == all.size() || all[next].step_seconds > 0) return recipe;
+        all[next].step_seconds = measure(all[next]);
+    }
+}

@@ -1,0 +1,62 @@
+// The rule of train_gpt2 --text: the best model of a text that a device makes in a given time. Tokenizer,
+// model, batch, steps and regularization follow from the bytes of the text, the measured time of a step, and
+// the time. The constants come from sweeps: docs/experiments.md, "Own text".
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+// The layers of a model, and the batch that trains it best.
+struct ModelShape {
+    int layers, heads, channels;
+    int sequence;         // T
+    int tokens_per_step;  // in all processes
+
+    bool operator==(const ModelShape&) const = default;
+};
+
+// What a user or a text decides. 0: free.
+struct RuleInputs {
+    uint64_t text_bytes = 0;    // to train on
+    uint64_t train_tokens = 0;  // in the prepared data; 0: not prepared yet
+    uint64_t val_tokens = 0;    // that a validation reads; 0: not prepared yet
+    uint64_t val_bytes = 0;     // of text that it reads
+    double seconds = 0;         // of training with its validations
+    int vocab_size = 0;         // of the given tokenizer; bytes: 257
+    int layers = 0, heads = 0, channels = 0, sequence = 0;
+    int most_sequence = 0;    // of a given model
+    int batch = 0;            // sequences in a micro-batch of each process
+    int tokens_per_step = 0;  // -d
+    int steps = 0;
+    double epochs = 0;
+    int processes = 1;
+};
+
+struct TextRecipe {
+    ModelShape shape = {};
+    int vocab_size = 0;
+    int batch = 0;
+    int steps = 0;
+    int validations = 0;      // in the run
+    double step_seconds = 0;  // measured; 0: not
+    double epochs = 0;        // passes over the text
+    float dropout = 0, weight_decay = 0;
+    double rate_factor = 1;    // of the width's learning rate
+    double bits_per_byte = 0;  // that such a run reaches on technical documentation
+    double parameters = 0;     // of the model
+    double seconds() const;    // of the steps
+};
+
+// The time of a step of a new model of this shape, with this vocabulary and batch; infinite if it does not
+// fit in memory.
+using StepSeconds = std::function<double(const TextRecipe&)>;
+
+// Calls measure() for the candidates that it compares, one to five.
+TextRecipe choose_for_time(const RuleInputs& in, const StepSeconds& measure);
+
+// Size of the tokenizer for so many bytes of text and a model of that width: 257, bytes, or that of a BPE.
+int choose_vocab_size(uint64_t text_bytes, int channels);
+
+// About as many bytes as a token of a vocabulary of that size has.
+double bytes_per_token(int vocab_size);

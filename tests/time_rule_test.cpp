@@ -1,0 +1,155 @@
+// The rule that chooses tokenizer, model, batch and steps of train_gpt2 --text, over a grid of texts, devices
+// and times.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "llmc/options/time_rule.h"
+
+// A device of so many flops per second whose steps take at least `latency` seconds.
+struct Device {
+    double flops, latency = 0;
+    int* measured = nullptr;  // counts the calls
+
+    double operator()(const TextRecipe& r) const {
+        if (measured) ++*measured;
+        const double each = r.parameters + double(r.shape.layers) * r.shape.channels * r.shape.sequence;
+        return std::max(latency, 6 * each * r.shape.tokens_per_step / flops);
+    }
+};
+
+static const Device devices[] = {{1e10}, {8e10}, {1e12, 2e-3}, {2e13, 1e-3}, {1.6e14, 9e-4}};
+
+static RuleInputs text_of(double bytes, double minutes) {
+    return {.text_bytes = uint64_t(bytes), .val_bytes = 32768, .seconds = 60 * minutes};
+}
+
+TEST(TimeRule, MoreTimeNeverChoosesWorse) {
+    for (const Device& device : devices)
+        for (double bytes = 2e4; bytes < 4e9; bytes *= 1.7) {
+            double before = std::numeric_limits<double>::infinity();
+            for (double minutes = 0.5; minutes < 300; minutes *= 1.5) {
+                const double now = choose_for_time(text_of(bytes, minutes), device).bits_per_byte;
+                EXPECT_LE(now, 1.0001 * before) << device.flops << " " << bytes << " " << minutes;
+                before = now;
+            }
+        }
+}
+
+// The largest batch that a very short text holds may be smaller by a token or two.
+TEST(TimeRule, MoreTextNeverChoosesWorse) {
+    for (const Device& device : devices)
+        for (double minutes = 0.5; minutes < 300; minutes *= 1.5) {
+            double before = std::numeric_limits<double>::infinity();
+            for (double bytes = 2e4; bytes < 4e9; bytes *= 1.7) {
+                const double now = choose_for_time(text_of(bytes, minutes), device).bits_per_byte;
+                EXPECT_LE(now, 1.01 * before) << device.flops << " " << bytes << " " << minutes;
+                before = now;
+            }
+        }
+}
+
+TEST(TimeRule, StepsAndValidationsFitInTheTime) {
+    for (const Device& device : devices)
+        for (double bytes = 2e4; bytes < 4e9; bytes *= 3)
+            for (const double minutes : {1.0, 3.0, 60.0}) {
+                const TextRecipe r = choose_for_time(text_of(bytes, minutes), device);
+                const bool is_smallest = r.shape.channels == 96;  // which a slow device cannot finish
+                EXPECT_LE(r.seconds(), 60 * minutes) << device.flops << " " << bytes;
+                EXPECT_TRUE(r.steps > 16 || is_smallest) << device.flops << " " << bytes;
+                EXPECT_GE(r.validations, 2);
+                EXPECT_LE(r.validations, 16);
+                EXPECT_EQ(r.shape.tokens_per_step % (r.batch * r.shape.sequence), 0);
+            }
+}
+
+TEST(TimeRule, AFastDeviceGetsALargerModelOfALongText) {
+    const TextRecipe slow = choose_for_time(text_of(39e6, 3), devices[1]);
+    const TextRecipe fast = choose_for_time(text_of(39e6, 3), devices[4]);
+    EXPECT_EQ(slow.shape.channels, 96);
+    EXPECT_GE(fast.shape.channels, 512);
+    EXPECT_GT(fast.vocab_size, slow.vocab_size);
+    EXPECT_EQ(slow.dropout, 0);
+    // and one that a short text can teach something
+    const TextRecipe short_text = choose_for_time(text_of(120e3, 3), devices[4]);
+    EXPECT_LE(short_text.shape.channels, 192);
+    EXPECT_GT(short_text.dropout, 0.1f);
+    EXPECT_LT(short_text.seconds(), 60);
+}
+
+TEST(TimeRule, MeasuresFewCandidates) {
+    for (Device device : devices)
+        for (double bytes = 2e4; bytes < 4e9; bytes *= 3) {
+            int measured = 0;
+            device.measured = &measured;
+            choose_for_time(text_of(bytes, 3), device);
+            EXPECT_GE(measured, 1);
+            EXPECT_LE(measured, 6) << device.flops << " " << bytes;
+        }
+}
+
+// Of a model that does not fit in memory, the time is infinite.
+TEST(TimeRule, LeavesOutWhatDoesNotFitInMemory) {
+    const auto small_device = [](const TextRecipe& r) {
+        return r.shape.channels > 256 ? std::numeric_limits<double>::infinity() : devices[4](r);
+    };
+    const TextRecipe r = choose_for_time(text_of(39e6, 3), small_device);
+    EXPECT_EQ(r.shape.channels, 256);
+    EXPECT_TRUE(std::isfinite(r.bits_per_byte));
+}
+
+TEST(TimeRule, WhatIsGivenStays) {
+    RuleInputs in = text_of(39e6, 3);
+    in.layers = 6, in.heads = 6, in.channels = 384, in.sequence = 512, in.batch = 4, in.vocab_size = 1000;
+    const TextRecipe r = choose_for_time(in, devices[4]);
+    EXPECT_EQ(r.shape.layers, 6);
+    EXPECT_EQ(r.shape.channels, 384);
+    EXPECT_EQ(r.shape.sequence, 512);
+    EXPECT_EQ(r.batch, 4);
+    EXPECT_EQ(r.shape.tokens_per_step, 4 * 512);
+    EXPECT_EQ(r.vocab_size, 1000);
+    in.steps = 7;
+    int measured = 0;
+    const TextRecipe seven = choose_for_time(in, Device{1e12, 0, &measured});
+    EXPECT_EQ(seven.steps, 7);
+    EXPECT_EQ(measured, 0);  // nothing depends on the time
+    in.steps = 0;
+    in.epochs = 2;
+    in.train_tokens = 204800;
+    EXPECT_EQ(choose_for_time(in, devices[4]).steps, 200);
+    in.tokens_per_step = 8192;
+    EXPECT_EQ(choose_for_time(in, devices[4]).steps, 50);
+    in.processes = 2;
+    EXPECT_EQ(choose_for_time(in, devices[4]).shape.tokens_per_step, 8192);
+}
+
+// A batch needs B*T tokens, and one more, in all processes, of the training and of the validation data.
+TEST(TimeRule, ABatchIsNotLongerThanTheData) {
+    for (const uint64_t val : {2049, 2048, 1000, 257, 40, 3})
+        for (const int processes : {1, 4})
+            for (const int given_batch : {0, 2}) {
+                RuleInputs in = text_of(1e6, 1);
+                in.val_tokens = val;
+                in.processes = processes;
+                in.batch = given_batch;
+                const TextRecipe r = choose_for_time(in, devices[2]);
+                const int64_t tokens = int64_t(r.batch) * r.shape.sequence * processes;
+                const bool is_smallest = r.batch == std::max(1, given_batch) && r.shape.sequence == 1;
+                EXPECT_TRUE(tokens < int64_t(val) || is_smallest) << val << " " << processes;
+                EXPECT_TRUE(!given_batch || r.batch == given_batch);
+            }
+}
+
+TEST(TimeRule, TheTokenizerFollowsTheText) {
+    EXPECT_EQ(choose_vocab_size(1000000, 768), 257);
+    int before = 257;
+    for (double bytes = 2e6; bytes < 1e11; bytes *= 2) {
+        const int size = choose_vocab_size(uint64_t(bytes), 768);
+        EXPECT_GE(size, before);
+        EXPECT_LE(size, 65536);
+        EXPECT_LE(choose_vocab_size(uint64_t(bytes), 96), 2048);
+        before = size;
+    }
+    EXPECT_EQ(before, 8192);
+}
