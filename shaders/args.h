@@ -151,6 +151,7 @@ struct DecodeLinearArgs {
     Ints positions;        // (B), or null: row 0
     uint64_t text_stride;  // elements from one text of outp to the next
     int num_texts, OC;
+    uint32_t groups;  // workgroups of a text, which take turns at the rows
 };
 const int DECODE_STORE = 0;  // outp = result
 const int DECODE_GELU = 1;   // outp = GELU(result)
@@ -307,6 +308,7 @@ struct GradientSumArgs {
     Reals own;            // (n) takes the place of that row
     uint64_t n, stride;
     int count, own_index;
+    uint32_t groups;  // workgroups, which take turns at the elements
 };
 
 struct DropoutArgs {

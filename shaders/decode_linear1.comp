@@ -116,13 +116,13 @@ void compute_rows(uint first_row, uint first_text, bool has_norm) {
     }
 }
 
-// With TAKES_TURNS, a workgroup computes every gl_NumWorkGroups.x-th block of rows and normalizes only once.
+// With TAKES_TURNS, a workgroup computes every args.groups-th block of rows and normalizes only once.
 void main() {
     const uint rows = gl_NumSubgroups * ROWS, begin = gl_WorkGroupID.x * rows;
     const uint first_text = gl_WorkGroupID.y * TEXTS;
     compute_rows(begin + gl_SubgroupID * ROWS, first_text, false);
     if (!TAKES_TURNS) return;
-    const uint advance = gl_NumWorkGroups.x * rows;
+    const uint advance = args.groups * rows;
     for (uint first = begin + advance; first < args.OC; first += advance)
         compute_rows(first + gl_SubgroupID * ROWS, first_text, true);
 }

@@ -23,7 +23,7 @@ void sum_elements(uint64_t first, uint count) {
 }
 
 void main() {
-    const uint64_t packs = args.n / WIDTH, invocations = gl_NumWorkGroups.x * BLOCK;
+    const uint64_t packs = args.n / WIDTH, invocations = args.groups * BLOCK;
     for (uint64_t first = global_index(); first < packs; first += IN_FLIGHT * invocations) {
         mat2x4 sums[IN_FLIGHT];
         [[unroll]] for (uint j = 0; j < IN_FLIGHT; j++) sums[j] = mat2x4(0);

@@ -369,8 +369,7 @@ void LaunchPad::unregister_buffer(void* address) {
 
 static void append_copy(LaunchPadState& s, const BufferCopy& copy) {
     memory_barrier(s);
-    s.vk.vkCmdCopyBuffer(open_commands(s), copy.src, copy.dst, 1, &copy.region);
-    s.dirty = true;
+    give(s, copy);
 }
 
 static void refuse_while_recording(const LaunchPadState& s, const char* what) {
@@ -479,7 +478,5 @@ void LaunchPad::fill(void* dst, uint32_t word, size_t bytes) {
     if (offset_in(b, dst) % 4 || bytes % 4) fail("fill: address and size must be multiples of 4 bytes");
     record_pointer(s, dst, bytes);
     if (!s.open_groups) memory_barrier(s);
-    VkCommandBuffer commands = open_commands(s);
-    s.vk.vkCmdFillBuffer(commands, b.buffer, offset_in(b, dst), bytes, word);
-    s.dirty = true;
+    give(s, BufferFill{b.buffer, offset_in(b, dst), bytes, word});
 }

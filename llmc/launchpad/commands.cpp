@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "llmc/base/ceil_div.h"
+#include "llmc/base/clock.h"
 #include "llmc/launchpad/internal.h"
 
 static const uint32_t TIMED_DISPATCHES = 1024;  // in one command buffer; more go to the next one
@@ -70,8 +71,8 @@ void add_barrier(LaunchPadState& s, VkCommandBuffer commands, Accesses from, Acc
 
 void begin_command_buffer(LaunchPadState& s, VkCommandBuffer commands) {
     VkCommandBufferBeginInfo info = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
-    info.flags = s.recording ? VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT
-                             : VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+    info.flags = s.building ? VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT
+                            : VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
     VK_CHECK(s.vk.vkBeginCommandBuffer(commands, &info));
 }
 
@@ -79,6 +80,7 @@ static void begin_commands(LaunchPadState& s, Commands& c) {
     begin_command_buffer(s, c.handle);
     if (c.queries) s.vk.vkCmdResetQueryPool(c.handle, c.queries, 0, c.query_capacity);
     c.timed.clear();
+    c.expected = 0;
     add_barrier(s, c.handle, WRITES, READS_AND_WRITES);  // wait for what was submitted before
     s.bound = VK_NULL_HANDLE;
     s.dirty = false;
@@ -101,12 +103,28 @@ VkCommandBuffer open_commands(LaunchPadState& s) {
     return s.open.handle;
 }
 
-void memory_barrier(LaunchPadState& s) {
-    release_held(s);
-    s.started.clear();
+static void execute(LaunchPadState& s, const Barrier&) {
     if (!s.dirty) return;
     add_barrier(s, open_commands(s), WRITES, READS_AND_WRITES);
     s.dirty = false;
+}
+static void execute(LaunchPadState& s, const AsyncCopies& copies) { start_copies(s, copies); }
+static void execute(LaunchPadState& s, const FinishCopies&) { await_copies(s); }
+static void execute_any(LaunchPadState& s, const Command& command) {
+    std::visit([&s](const auto& c) { execute(s, c); }, command);
+}
+
+void give(LaunchPadState& s, Command command) {
+    if (s.recording)
+        s.recording->commands.push_back(std::move(command));
+    else
+        execute_any(s, command);
+}
+
+void memory_barrier(LaunchPadState& s) {
+    release_held(s);
+    s.started.clear();
+    give(s, Barrier());
 }
 
 static VkSemaphoreSubmitInfo point_of(VkSemaphore timeline, uint64_t value) {
@@ -151,7 +169,7 @@ static void collect_times(LaunchPadState& s, const Commands& c) {
     const std::vector<uint64_t> ticks = read_queries(s, c.queries, uint32_t(2 * c.timed.size()));
     for (size_t i = 0; i < c.timed.size(); i++) {
         KernelTime& time = s.times[c.timed[i].pipeline->kernel];
-        time.calls++;
+        time.calls += c.timed[i].starts;
         time.work.bytes += c.timed[i].work.bytes;
         time.work.flops += c.timed[i].work.flops;
         time.seconds += seconds_between(s, ticks[2 * i], ticks[2 * i + 1]);
@@ -174,14 +192,14 @@ Ticket submit_open(LaunchPadState& s) {
     s.dirty = false;  // each command buffer begins with a barrier
     try {
         end_commands(s, commands);
-        if (!s.recording)
+        if (!s.building)
             commands.ticket = submit(s, s.compute, commands.handle, s.copies, commands.awaited_copies);
     } catch (...) {
         s.compute.idle.push_back(std::move(commands));
         throw;
     }
-    if (s.recording) {
-        s.recording->parts.push_back({.commands = std::move(commands)});
+    if (s.building) {
+        s.building->parts.push_back({.commands = std::move(commands)});
     } else {
         s.compute.in_flight.push_back(std::move(commands));
         retire(s, s.compute);
@@ -286,12 +304,12 @@ void LaunchPad::barrier() {
     append_postponed();
 }
 
-// Folds a long one-dimensional grid into two dimensions; group_index() of util.glsl unfolds it.
+// Folds a long one-dimensional grid into two dimensions; group_index() of util.glsl unfolds it. It can be
+// divided between rows, so short ones are tried first.
 static Groups fold(const LaunchPadState& s, std::string_view kernel, Groups g) {
-    if (g.y == 1 && g.z == 1 && g.x > s.max_groups[0]) {
-        const uint64_t rows = ceil_div(g.x, s.max_groups[0]);
-        if (rows <= s.max_groups[1]) g = {s.max_groups[0], uint32_t(rows)};
-    }
+    for (const uint32_t width : {1024u, s.max_groups[0]})
+        if (g.y == 1 && g.z == 1 && g.x > s.max_groups[0] && ceil_div(g.x, width) <= s.max_groups[1])
+            g = {width, uint32_t(ceil_div(g.x, width))};
     if (g.x > s.max_groups[0] || g.y > s.max_groups[1] || g.z > s.max_groups[2])
         fail("%.*s: a grid of %llu x %u x %u workgroups is more than %s takes", int(kernel.size()),
              kernel.data(), static_cast<unsigned long long>(g.x), g.y, g.z, s.info.name.c_str());
@@ -302,36 +320,43 @@ static void write_timestamp(LaunchPadState& s, Commands& c, uint32_t query) {
     s.vk.vkCmdWriteTimestamp2(c.handle, VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT, c.queries, query);
 }
 
-// Appends a dispatch, without a barrier before it.
-static void append(LaunchPadState& s, const Dispatch& d) {
+void append(LaunchPadState& s, const Dispatch& d, uint64_t first, uint64_t count) {
     open_commands(s);
     Commands& c = s.open;
-    if (s.bound != d.pipeline->handle)
-        s.vk.vkCmdBindPipeline(c.handle, VK_PIPELINE_BIND_POINT_COMPUTE, d.pipeline->handle);
-    s.bound = d.pipeline->handle;
+    const VkPipeline pipeline = first ? find_pipeline_with_base(s, *d.pipeline) : d.pipeline->handle;
+    if (s.bound != pipeline)
+        s.vk.vkCmdBindPipeline(c.handle, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+    s.bound = pipeline;
     s.vk.vkCmdPushConstants(c.handle, s.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, d.arg_bytes, d.args.data());
     const uint32_t query = uint32_t(2 * c.timed.size());
     if (c.queries) write_timestamp(s, c, query);
-    s.vk.vkCmdDispatch(c.handle, uint32_t(d.grid.x), d.grid.y, d.grid.z);
+    uint32_t from[2] = {}, groups[2] = {uint32_t(d.grid.x), d.grid.y};
+    const double share = double(count) / groups[d.axis];
+    from[d.axis] = uint32_t(first);
+    groups[d.axis] = uint32_t(count);
+    if (first)
+        s.vk.vkCmdDispatchBase(c.handle, from[0], from[1], 0, groups[0], groups[1], d.grid.z);
+    else
+        s.vk.vkCmdDispatch(c.handle, groups[0], groups[1], d.grid.z);
     if (c.queries) {
         write_timestamp(s, c, query + 1);
-        c.timed.push_back({d.pipeline, d.work});
+        c.timed.push_back({d.pipeline, {d.work.bytes * share, d.work.flops * share}, !first});
     }
     s.dirty = true;
     if (c.queries && c.timed.size() == TIMED_DISPATCHES) submit_open(s);
 }
 
-// Appends it at once or, with reverse_groups, at the end of its group or at its next barrier.
+// Gives it at once or, with reverse_groups, at the end of its group or at its next barrier.
 static void start(LaunchPadState& s, const Dispatch& d) {
     if (s.options.reverse_groups && s.open_groups)
         s.held.push_back(d);
     else
-        append(s, d);
+        give(s, d);
 }
 
 void release_held(LaunchPadState& s) {
     while (!s.held.empty()) {
-        append(s, s.held.back());
+        give(s, s.held.back());
         s.held.pop_back();
     }
 }
@@ -350,12 +375,16 @@ void LaunchPad::dispatch_bytes(std::string_view kernel, const char* real, Groups
         s.dry->kernels.try_emplace(pipeline_key(shader, constant_span), constants);
         return;
     }
-    Dispatch d = {.grid = fold(s, kernel, groups), .arg_bytes = uint32_t(bytes), .work = work};
+    const Groups grid = fold(s, kernel, groups);
+    Dispatch d = {.pipeline = &find_pipeline(s, shader, constant_span),
+                  .grid = grid,
+                  .axis = grid.y != groups.y || grid.y > grid.x,
+                  .args = {},
+                  .arg_bytes = uint32_t(bytes),
+                  .work = work};
     memcpy(d.args.data(), args, bytes);
-    d.pipeline = &find_pipeline(s, shader, constant_span);
     if (s.recording)
         s.recording->pointers.insert(s.recording->pointers.end(), pointers.begin(), pointers.end());
-    open_commands(s);
     if (!s.open_groups) barrier();
     start(s, d);
 }
@@ -376,10 +405,38 @@ Recording* LaunchPad::end_recording() {
     if (!s.recording) fail("end_recording: no recording is open");
     if (s.open_groups) fail("end_recording: a group is open");
     finish_pending();
-    submit_open(s);
-    s.awaited_copies = 0;  // replay() sets it
     s.recordings.push_back(s.recording.release());
     return s.recordings.back();
+}
+
+// Turns its commands into command buffers.
+static void build(LaunchPadState& s, Recording& recording) {
+    s.building = &recording;
+    try {
+        for (const Command& command : recording.commands) execute_any(s, command);
+        submit_open(s);
+    } catch (...) {
+        s.building = nullptr;
+        destroy_recording(s, recording);
+        throw;
+    }
+    s.building = nullptr;
+    s.awaited_copies = 0;  // submit_parts() sets it
+}
+
+static void submit_parts(LaunchPadState& s, const Recording& recording) {
+    const uint64_t before = s.copies.last;
+    const auto number = [&](uint64_t in_recording) { return in_recording ? before + in_recording : 0; };
+    for (const auto& [commands, copies] : recording.parts)
+        if (copies)
+            submit_copies(s, copies);
+        else
+            submit(s, s.compute, commands.handle, s.copies, number(commands.awaited_copies));
+    await_copies(s);
+    if (!s.options.timestamps) return;
+    wait_for(s, s.compute.last);  // the next replay overwrites the timestamps
+    for (const Recording::Part& part : recording.parts)
+        if (part.commands.queries) collect_times(s, part.commands);
 }
 
 void LaunchPad::replay(Recording* recording) {
@@ -389,18 +446,10 @@ void LaunchPad::replay(Recording* recording) {
         if (!find_buffer(s, start, bytes))
             fail("replay: a recorded command uses %zu bytes at %p, which have been freed", bytes, start);
     commit(false);
-    const uint64_t before = s.copies.last;
-    const auto number = [&](uint64_t in_recording) { return in_recording ? before + in_recording : 0; };
-    for (const auto& [commands, copies] : recording->parts)
-        if (copies)
-            submit_copies(s, copies);
-        else
-            submit(s, s.compute, commands.handle, s.copies, number(commands.awaited_copies));
-    finish_copies();
-    if (!s.options.timestamps) return;
-    wait_for(s, s.compute.last);  // the next replay overwrites the timestamps
-    for (const Recording::Part& part : recording->parts)
-        if (part.commands.queries) collect_times(s, part.commands);
+    if (recording->parts.empty() && is_short(s, *recording)) build(s, *recording);
+    if (!recording->parts.empty()) return submit_parts(s, *recording);
+    for (const Command& command : recording->commands) execute_any(s, command);
+    submit_open(s);
 }
 
 void LaunchPad::forget(Recording* recording) {
@@ -416,6 +465,12 @@ void LaunchPad::forget(Recording* recording) {
 double LaunchPad::gpu_seconds(const std::function<void()>& commands) {
     LaunchPadState& s = *state;
     commit(true);
+    if (!s.timestamp_mask) {
+        const double start = now();
+        commands();
+        commit(true);
+        return now() - start;
+    }
     // kept, since what was appended before an error refers to them
     if (!s.span.queries) create_queries(s, s.span, 1);
     s.vk.vkCmdResetQueryPool(open_commands(s), s.span.queries, 0, 2);

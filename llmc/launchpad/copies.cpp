@@ -22,16 +22,14 @@ void submit_copies(LaunchPadState& s, VkCommandBuffer copies) {
     s.copying = true;
 }
 
-// Submits them behind the open commands, or makes them a part of the recording.
-static void start(LaunchPadState& s, const std::vector<BufferCopy>& copies) {
-    submit_open(s);
+static void start_piece(LaunchPadState& s, const AsyncCopies& copies) {
     std::vector<Commands>& idle = s.copies.idle;
     if (idle.empty()) idle.push_back({.handle = allocate_command_buffer(s, s.copies.pool)});
     Commands& commands = idle.back();
     append(s, commands.handle, copies);
-    if (s.recording) {
-        s.recording->parts.push_back({.copies = commands.handle});
-        s.recording->num_copies++;
+    if (s.building) {
+        s.building->parts.push_back({.copies = commands.handle});
+        s.building->num_copies++;
         s.copying = true;
     } else {
         submit_copies(s, commands.handle);
@@ -42,12 +40,26 @@ static void start(LaunchPadState& s, const std::vector<BufferCopy>& copies) {
     retire(s, s.copies);
 }
 
+// Submits them behind the open commands, or makes them parts of the recording.
+void start_copies(LaunchPadState& s, const AsyncCopies& copies) {
+    submit_open(s);
+    for (const AsyncCopies& piece : divided(s, copies)) start_piece(s, piece);
+}
+
+// The commands that follow wait for them.
+void await_copies(LaunchPadState& s) {
+    if (!s.copying) return;
+    submit_open(s);  // what was given before need not wait
+    s.awaited_copies = s.building ? s.building->num_copies : s.copies.last;
+    s.copying = false;
+}
+
 void LaunchPad::copy_async(const std::vector<CopyRange>& ranges) {
     LaunchPadState& s = *state;
     if (s.dry) return;
     if (s.open_groups) fail("copy_async: a group is open");
     finish_copies();
-    std::vector<BufferCopy> copies;
+    AsyncCopies copies;
     for (const CopyRange& range : ranges)
         if (range.bytes) copies.push_back(prepare_copy(range));
     if (copies.empty()) return;
@@ -56,15 +68,12 @@ void LaunchPad::copy_async(const std::vector<CopyRange>& ranges) {
     if (s.options.reverse_groups)
         s.held_copies = std::move(copies);
     else
-        start(s, copies);
+        give(s, std::move(copies));
 }
 
 void LaunchPad::finish_copies() {
     LaunchPadState& s = *state;
     s.copy_destinations.clear();
-    if (!s.held_copies.empty()) start(s, std::exchange(s.held_copies, {}));
-    if (!s.copying) return;
-    submit_open(s);  // what was given before need not wait
-    s.awaited_copies = s.recording ? s.recording->num_copies : s.copies.last;
-    s.copying = false;
+    if (!s.held_copies.empty()) give(s, std::exchange(s.held_copies, {}));
+    give(s, FinishCopies());
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <unordered_map>
+#include <variant>
 
 #include "llmc/launchpad/launchpad.h"
 #include "llmc/launchpad/vulkan.h"
@@ -65,14 +66,24 @@ struct PostponedCommands {
     std::function<void()> commands;
 };
 
+// What the last timed run of a kernel took (pace.cpp).
+struct Cost {
+    double assumed = 0, seconds = 0;
+    int runs = 0;
+};
+
 struct Pipeline {
     std::string kernel;
+    std::vector<uint32_t> constants;
     VkPipeline handle = VK_NULL_HANDLE;
+    VkPipeline with_base = VK_NULL_HANDLE;  // for the later pieces of a dispatch; built when needed
+    Cost cost = {};
 };
 
 struct TimedDispatch {
     const Pipeline* pipeline;
     Work work;
+    bool starts;  // the first piece of a dispatch
 };
 
 // A command buffer with the timestamps taken in it.
@@ -80,15 +91,17 @@ struct Commands {
     VkCommandBuffer handle = VK_NULL_HANDLE;
     Ticket ticket = 0;
     uint64_t awaited_copies = 0;  // number of the last copies that it waits for; 0: none
+    double expected = 0;          // seconds that its commands take
     VkQueryPool queries = VK_NULL_HANDLE;
     uint32_t query_capacity = 0;
     std::vector<TimedDispatch> timed;  // dispatch i lies between queries 2i and 2i+1
 };
 
-// A dispatch that is ready to be appended.
+// Commands that are ready to be executed: appended to the open command buffer, or recorded.
 struct Dispatch {
-    const Pipeline* pipeline;
+    Pipeline* pipeline;
     Groups grid;
+    int axis;  // of the grid, along which it may be divided: 0 is x, 1 is y
     std::array<std::byte, 128> args;
     uint32_t arg_bytes;
     Work work;
@@ -98,6 +111,17 @@ struct BufferCopy {
     VkBuffer src, dst;
     VkBufferCopy region;
 };
+
+struct BufferFill {
+    VkBuffer buffer;
+    VkDeviceSize offset, bytes;
+    uint32_t word;
+};
+
+struct Barrier {};
+using AsyncCopies = std::vector<BufferCopy>;
+struct FinishCopies {};
+using Command = std::variant<Barrier, Dispatch, BufferCopy, BufferFill, AsyncCopies, FinishCopies>;
 
 // Command buffers go to a queue in the order of their numbers, which its timeline counts.
 struct Queue {
@@ -118,8 +142,10 @@ struct Accesses {
 const Accesses HOST_ACCESSES = {VK_PIPELINE_STAGE_2_HOST_BIT,
                                 VK_ACCESS_2_HOST_READ_BIT | VK_ACCESS_2_HOST_WRITE_BIT};
 
-// Submitted part by part. The copies in it are numbered from 1.
+// Its commands are executed again, until all have been timed. If they are short, they become parts then, which
+// are submitted one by one. The copies in it are numbered from 1.
 struct Recording {
+    std::vector<Command> commands;
     struct Part {  // one of the two
         Commands commands;
         VkCommandBuffer copies = VK_NULL_HANDLE;
@@ -179,6 +205,7 @@ struct LaunchPadState {
     uint64_t awaited_copies = 0;                 // by the command buffer that is opened next; 0: none
     std::vector<BufferCopy> held_copies;         // where groups are reversed: submitted by finish_copies()
     std::unique_ptr<Recording> recording;        // between begin_recording and end_recording
+    Recording* building = nullptr;               // whose commands become parts
     VkPipeline bound = VK_NULL_HANDLE;
     bool dirty = false;                            // something ran since the last barrier
     int open_groups = 0;                           // one inside the other
@@ -222,6 +249,7 @@ void begin_command_buffer(LaunchPadState& s, VkCommandBuffer commands);
 void add_barrier(LaunchPadState& s, VkCommandBuffer commands, Accesses from, Accesses to);
 VkCommandBuffer open_commands(LaunchPadState& s);  // begins a command buffer if none is open
 void memory_barrier(LaunchPadState& s);            // unless nothing ran since the last one
+void give(LaunchPadState& s, Command command);     // executes it, or adds it to the open recording
 void release_held(LaunchPadState& s);              // appends what a reversed group holds
 // Ends the open command buffer, and submits it or makes it a part of the recording.
 Ticket submit_open(LaunchPadState& s);
@@ -232,16 +260,27 @@ void wait_for(LaunchPadState& s, Ticket ticket);
 void destroy_commands(LaunchPadState& s, Commands& commands);
 void destroy_recording(LaunchPadState& s, Recording& recording);
 void wait_until_idle(LaunchPadState& s) noexcept;
+// Appends some of a dispatch's workgroups, without a barrier before them: `count` along its axis.
+void append(LaunchPadState& s, const Dispatch& d, uint64_t first, uint64_t count);
 // copies.cpp
 void submit_copies(LaunchPadState& s, VkCommandBuffer copies);
+void start_copies(LaunchPadState& s, const AsyncCopies& copies);
+void await_copies(LaunchPadState& s);
+// pace.cpp
+void execute(LaunchPadState& s, const Dispatch& d);
+void execute(LaunchPadState& s, const BufferCopy& copy);
+void execute(LaunchPadState& s, const BufferFill& fill);
+std::vector<AsyncCopies> divided(const LaunchPadState& s, const AsyncCopies& copies);
+// Whether all of a recording has been timed, and takes no longer than a submission may.
+bool is_short(const LaunchPadState& s, const Recording& recording);
 // pipelines.cpp
 void create_pipeline_cache(LaunchPadState& s);
 void save_pipeline_cache(LaunchPadState& s) noexcept;
 void read_measured(LaunchPadState& s);  // needs create_pipeline_cache()
 VkShaderModule find_module(LaunchPadState& s, const std::string& kernel);
 VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel, std::span<const uint32_t> constants,
-                          VkPipelineCache cache);
+                          VkPipelineCache cache, VkPipelineCreateFlags flags = 0);
 std::string pipeline_key(std::string_view kernel, std::span<const uint32_t> constants);
 // Builds it at first use. `kernel` names the shader and its storage type.
-const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel,
-                              std::span<const uint32_t> constants);
+Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel, std::span<const uint32_t> constants);
+VkPipeline find_pipeline_with_base(LaunchPadState& s, Pipeline& pipeline);

@@ -178,6 +178,8 @@ LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<L
     s.options.check_pointers |= environment_switch("LAUNCHPAD_CHECK_POINTERS");
     s.options.reverse_groups |= environment_switch("LAUNCHPAD_REVERSE_GROUPS");
     s.options.fp16_pieces |= environment_switch("LAUNCHPAD_FP16_PIECES");
+    if (environment_switch("LAUNCHPAD_SUBMISSION_MS"))
+        s.options.submission_seconds = atof(getenv("LAUNCHPAD_SUBMISSION_MS")) * 1e-3;
     if (environment_switch("LAUNCHPAD_STAGED")) s.options.memory = MemoryMode::staged;
     s.without_device = environment_switch("LAUNCHPAD_WITHOUT_DEVICE");
     s.options.compile_only |= s.without_device;
@@ -223,7 +225,9 @@ LaunchPadState::~LaunchPadState() {
             destroy_recording(*this, *kept);
             delete kept;
         }
-        for (auto& [key, pipeline] : pipelines) vk.vkDestroyPipeline(device, pipeline.handle, nullptr);
+        for (auto& [key, pipeline] : pipelines)
+            for (VkPipeline handle : {pipeline.handle, pipeline.with_base})
+                vk.vkDestroyPipeline(device, handle, nullptr);
         for (auto& [name, module] : modules) vk.vkDestroyShaderModule(device, module, nullptr);
         if (cache) vk.vkDestroyPipelineCache(device, cache, nullptr);
         if (layout) vk.vkDestroyPipelineLayout(device, layout, nullptr);

@@ -17,7 +17,8 @@
 // for those before it, except inside a ConcurrentGroup, whose dispatches, fills and uploads must be
 // independent of each other. Two more kinds of command overlap with later ones: postpone() and copy_async().
 //
-// A training step is the same commands every time, so they are recorded once and replayed. A dry run of the
+// A training step is the same commands every time, so they are recorded once and replayed. Long commands and
+// recordings become several submissions, so that no driver takes the device for hung. A dry run of the
 // commands tells before the first step what they need: scratch memory, kernels to compile, GEMMs to tune.
 //
 // Not thread-safe: one thread at a time. Every function throws Error (base/error.h) if it fails.
@@ -56,6 +57,8 @@ struct LaunchPadOptions {
     bool in_place = true;     // false, for tests: FragmentShape::in_place is never set
     // For tests: sets Limits::fp16_pieces and splits_fp32; also LAUNCHPAD_FP16_PIECES=1
     bool fp16_pieces = false;
+    // What a submission may be expected to keep the device for; also LAUNCHPAD_SUBMISSION_MS=100
+    double submission_seconds = 0.1;
     std::string cache_directory;  // of the pipeline cache; empty: the user's, "none": no cache
     // Nothing is allocated or executed, and everything is a dry run. For drivers without their hardware,
     // LAUNCHPAD_WITHOUT_DEVICE=1 sets it and has the layout of fragments assumed instead of probed.

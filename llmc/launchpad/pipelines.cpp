@@ -86,7 +86,7 @@ VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) {
 }
 
 VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel, std::span<const uint32_t> constants,
-                          VkPipelineCache cache) {
+                          VkPipelineCache cache, VkPipelineCreateFlags flags) {
     const uint32_t block = constants.empty() ? 0 : constants[0];
     if (!block || block > s.limits.max_block)
         fail("%s: a block of %u invocations is not possible on %s (1 to %u)", kernel.c_str(), block,
@@ -99,7 +99,8 @@ VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel, std::spa
         VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
     subgroup.requiredSubgroupSize = s.limits.subgroup_size;
     VkComputePipelineCreateInfo info = {VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
-    if (s.capture_statistics) info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
+    info.flags = flags;
+    if (s.capture_statistics) info.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
     info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
     if (s.pin_subgroup) info.stage.pNext = &subgroup;
     if (block % s.max_subgroup == 0)
@@ -120,15 +121,24 @@ std::string pipeline_key(std::string_view kernel, std::span<const uint32_t> cons
                                       constants.size_bytes());
 }
 
-const Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel,
-                              std::span<const uint32_t> constants) {
+Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel, std::span<const uint32_t> constants) {
     const std::string key = pipeline_key(kernel, constants);
     auto found = s.pipelines.find(key);
     if (found == s.pipelines.end()) {
         const std::string name(kernel);
-        found = s.pipelines.emplace(key, Pipeline{name, build_pipeline(s, name, constants, s.cache)}).first;
+        Pipeline built = {.kernel = name,
+                          .constants = {constants.begin(), constants.end()},
+                          .handle = build_pipeline(s, name, constants, s.cache)};
+        found = s.pipelines.emplace(key, std::move(built)).first;
     }
     return found->second;  // stays where it is: an unordered_map does not move its elements
+}
+
+VkPipeline find_pipeline_with_base(LaunchPadState& s, Pipeline& pipeline) {
+    if (!pipeline.with_base)
+        pipeline.with_base = build_pipeline(s, pipeline.kernel, pipeline.constants, s.cache,
+                                            VK_PIPELINE_CREATE_DISPATCH_BASE);
+    return pipeline.with_base;
 }
 
 void LaunchPad::compile(const ProgressCallback& progress) {

@@ -81,6 +81,7 @@ typedef VkResult(VKAPI_PTR* GetCooperativeMatrixProperties)(VkPhysicalDevice, ui
     X(vkCmdBindPipeline) \
     X(vkCmdPushConstants) \
     X(vkCmdDispatch) \
+    X(vkCmdDispatchBase) \
     X(vkCmdPipelineBarrier2) \
     X(vkCmdCopyBuffer) \
     X(vkCmdFillBuffer) \

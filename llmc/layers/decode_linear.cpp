@@ -149,25 +149,27 @@ static void decode_linear1(LaunchPad& pad, const DecodeLinear<Real>& p, int bloc
     const size_t C = p.C, OC = p.OC, B = p.num_texts;
     const bool add = p.epilogue == DecodeEpilogue::add;
     if (add && !p.inp) fail("decode_linear: add needs inp, since it overwrites the stream");
-    const DecodeLinearArgs args = {add ? 0 : pad.at(p.out, B * std::max(p.text_stride, OC)),
-                                   add     ? pad.at(p.stream, B * OC)
-                                   : p.inp ? 0
-                                           : pad.at(p.stream, B * C),
-                                   pad.at(p.inp, B * C),
-                                   pad.at(p.gain, C),
-                                   pad.at(p.shift, C),
-                                   pad.at(p.weight, OC * C),
-                                   pad.at(p.bias, OC),
-                                   pad.at(p.positions, B),
-                                   p.text_stride,
-                                   p.num_texts,
-                                   p.OC};
+    DecodeLinearArgs args = {add ? 0 : pad.at(p.out, B * std::max(p.text_stride, OC)),
+                             add     ? pad.at(p.stream, B * OC)
+                             : p.inp ? 0
+                                     : pad.at(p.stream, B * C),
+                             pad.at(p.inp, B * C),
+                             pad.at(p.gain, C),
+                             pad.at(p.shift, C),
+                             pad.at(p.weight, OC * C),
+                             pad.at(p.bias, OC),
+                             pad.at(p.positions, B),
+                             p.text_stride,
+                             p.num_texts,
+                             p.OC,
+                             0};
     const DecodeGrid grid = decode_grid(pad.limits(), p, args, block_size);
     const uint32_t rows = grid.block / pad.limits().subgroup_size * grid.rows;
     const uint64_t blocks = ceil_div(OC, rows);
     const uint64_t most = normalizes_many(p) ? most_workgroups(pad, grid) : blocks;
     // 65,535: the launchpad may fold larger grids, whose y is taken by the texts
     const uint64_t groups = std::min({blocks, most, uint64_t(65535)});
+    args.groups = uint32_t(groups);
     const uint64_t packs = C / grid.width, per_round = ceil_div(packs, pad.limits().subgroup_size);
     check_iterations(pad, "decode_linear1",
                      ceil_div(blocks, groups) * (per_round * (2 + grid.texts) + 4 * grid.texts) +

@@ -29,16 +29,17 @@ static void gradient_sum_cpu(const GradientSum<Real>& p) {
 template <class Real>
 static void gradient_sum2(LaunchPad& pad, const GradientSum<Real>& p, int block_size) {
     if (!p.n) return;
-    const GradientSumArgs args = {.outp = pad.at(p.out, p.n),
-                                  .copy = pad.at(p.copy, p.n),
-                                  .inp = pad.at(p.inp, (p.count - 1) * p.stride + p.n),
-                                  .own = pad.at(p.own, p.n),
-                                  .n = p.n,
-                                  .stride = p.stride,
-                                  .count = p.count,
-                                  .own_index = p.own_index};
+    GradientSumArgs args = {.outp = pad.at(p.out, p.n),
+                            .copy = pad.at(p.copy, p.n),
+                            .inp = pad.at(p.inp, (p.count - 1) * p.stride + p.n),
+                            .own = pad.at(p.own, p.n),
+                            .n = p.n,
+                            .stride = p.stride,
+                            .count = p.count,
+                            .own_index = p.own_index};
     const uint32_t width = wide_pack_width<Real>(p.stride, {args.outp, args.copy, args.inp, args.own});
     const uint64_t most = 1024, groups = std::min(ceil_div(p.n, uint64_t(block_size) * width), most);
+    args.groups = uint32_t(groups);
     const bool has_copy = p.copy != nullptr;
     const uint64_t packs = p.n / width, in_flight = 4;  // as in the kernel
     check_iterations(

@@ -6,12 +6,15 @@
 //     beyond
 //                                         that fail, as on a discrete GPU
 //     VULKAN_MEMORY=64:16:host            what the host sees is a heap of the host's, of 16 MiB
+//     VULKAN_WATCHDOG=2000                a submission that takes more than 2000 ms loses the device; the log
+//                                         then has the longest, in ms
 // Without VULKAN_FAULT, it only counts. The failing call does not reach the driver. After
 // VK_ERROR_DEVICE_LOST, every later call that a lost device fails returns it, too; the real device is idle by
 // then, so that the program may free its memory.
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -82,16 +85,23 @@ static Fault read_fault() {
     return fault;
 }
 
+static long watchdog_ms() {
+    const char* text = getenv("VULKAN_WATCHDOG");
+    return text ? atol(text) : 0;
+}
+
 struct Counts {
     const Fault fault = read_fault();
     std::atomic<long> calls[NUM_FUNCTIONS] = {};
     std::atomic<bool> fired = false, lost = false;
+    std::atomic<long> longest_ms = 0;  // of the submissions, with VULKAN_WATCHDOG
 
     ~Counts() {
         const char* path = getenv("VULKAN_FAULT_LOG");
         FILE* file = path ? fopen(path, "w") : nullptr;
         if (!file) return;
         for (int i = 0; i < NUM_FUNCTIONS; i++) fprintf(file, "%s %ld\n", names[i], calls[i].load());
+        if (watchdog_ms()) fprintf(file, "longest %ld\n", longest_ms.load());
         if (fired) fprintf(file, "fired\n");
         fclose(file);
     }
@@ -192,6 +202,22 @@ struct Interceptor<function, VkResult(VKAPI_PTR*)(Handle, Rest...)> {
                                                                                                  rest...);
     }
 };
+
+// Submits and waits for it.
+static VKAPI_ATTR VkResult VKAPI_CALL submit_watched(VkQueue queue, uint32_t count, const VkSubmitInfo2* infos,
+                                                     VkFence fence) {
+    using Submit = Interceptor<vkQueueSubmit2_, PFN_vkQueueSubmit2>;
+    const auto start = std::chrono::steady_clock::now();
+    const VkResult result = Submit::call(queue, count, infos, fence);
+    if (result != VK_SUCCESS) return result;
+    const Next next = find_next(queue);
+    PFN_vkDeviceWaitIdle(next.functions[vkDeviceWaitIdle_])(next.device);
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    counts.longest_ms = std::max(counts.longest_ms.load(), long(took.count()));
+    if (took.count() <= double(watchdog_ms())) return VK_SUCCESS;
+    counts.fired = counts.lost = true;
+    return VK_ERROR_DEVICE_LOST;
+}
 
 // The layer's information in the chain of a create call, for the next layer.
 template <class Info>
@@ -312,6 +338,7 @@ static PFN_vkVoidFunction find_for_memory(const char* name) {
 // The layer's version of a function; null where it has none.
 static PFN_vkVoidFunction find_own(const char* name) {
     if (const PFN_vkVoidFunction of_memory = find_for_memory(name)) return of_memory;
+    if (watchdog_ms() && !strcmp(name, "vkQueueSubmit2")) return PFN_vkVoidFunction(submit_watched);
 #define FIND(function) \
     if (!strcmp(name, #function)) return PFN_vkVoidFunction(&Interceptor<function##_, PFN_##function>::call);
     INSTANCE_FUNCTIONS(FIND)
