@@ -11,10 +11,12 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <limits>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include "llmc/base/error.h"
 #include "llmc/base/precision.h"
@@ -374,6 +376,24 @@ static int run_alone(const Options& o, Communicator& job) {
     return 0;
 }
 
+// Trains. A run whose device is lost starts again, as with -y 1.
+static int train_and_retry(Options& o, int argc, char** argv, Communicator& job) {
+    static char resume[] = "--resume=1", not_over[] = "--start-over=false";
+    std::vector<char*> again(argv, argv + argc);
+    again.insert(again.end(), {resume, not_over});
+    for (int retries = 0;; retries++) {
+        try {
+            return train(o, job);
+        } catch (const DeviceLost& lost) {
+            if (retries == o.retry_lost_device) throw;
+            warn("%s; retry %d of %d", lost.what(), retries + 1, o.retry_lost_device);
+        }
+        std::this_thread::sleep_for(std::chrono::seconds(1));  // while the driver resets it
+        o = {.num_processes = job.size, .process_rank = job.rank, .num_nodes = job.num_nodes};
+        parse_options(int(again.size()), again.data(), o);
+    }
+}
+
 int main(int argc, char** argv) {
     start_program(argv);
     std::unique_ptr<Communicator> job;
@@ -390,7 +410,7 @@ int main(int argc, char** argv) {
         if (options.machine.threads) use_threads(options.machine.threads);
         if (options.list_devices) return print_devices(), 0;
         if (options.exports() || !options.plotted.empty()) return run_alone(options, *job);
-        return train(options, *job);
+        return train_and_retry(options, argc, argv, *job);
     } catch (const std::exception& error) {
         if (job && job->size > 1) abort_job(message_for(error));
         return report_error("train_gpt2", error);

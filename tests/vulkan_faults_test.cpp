@@ -31,6 +31,7 @@ static const std::string one_layer = "custom:layers=1,heads=2,channels=24,max_se
 struct Calls {
     std::map<std::string, long> of;  // by function
     bool fired = false;
+    long longest_ms = 0;  // submission, with a watchdog
 };
 
 struct FaultyDriver : Data {
@@ -64,6 +65,7 @@ struct FaultyDriver : Data {
                 found.fired = line == "fired";
             else
                 found.of[line.substr(0, space)] = std::stol(line.substr(space));
+            if (line.starts_with("longest ")) found.longest_ms = found.of.extract("longest").mapped();
         }
         return found;
     }
@@ -196,6 +198,68 @@ TEST(VulkanFaults, ALostDeviceIsReportedWithTheCheckpointToResume) {
     EXPECT_GE(saved, 2);
     EXPECT_NE(message.find("the steps after " + std::to_string(saved) + " are lost"), std::string::npos)
         << message;
+}
+
+// The program opens it again, and ends with the files of a run that was not disturbed.
+TEST(VulkanFaults, ALostDeviceIsRetried) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    FaultyDriver driver;
+    const std::vector<std::string> work = {"-x", "7",  "-v",   "4",        "-m",     "2",  "-s",
+                                           "4",  "-l", "0.01", "--device", device(), "-n", "2"};
+    const auto train = [&](const std::string& output) { return with(work, {"-o", driver / output}); };
+    ASSERT_EQ(driver.run(train("whole")).status, 0);
+    const long submissions = driver.calls().of["vkQueueSubmit2"];
+    std::vector<std::string> command = {program, "-i", driver.train, "-j", driver.val, "-e",
+                                        tiny,    "-b", "3",          "-t", "17",       "--retry-lost-device",
+                                        "1"};
+    for (const long call : {1L, submissions / 2, submissions - 2}) {  // also before the first checkpoint
+        SCOPED_TRACE(format_string("submission %ld of %ld", call, submissions));
+        std::filesystem::remove_all(driver / "lost");
+        const ProgramResult result =
+            driver.run_with("vkQueueSubmit2", call, VK_ERROR_DEVICE_LOST, with(command, train("lost")));
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_NE(result.err.find("warning: the GPU was lost in vkQueueSubmit2"), std::string::npos);
+        EXPECT_NE(result.err.find("retry 1 of 1"), std::string::npos) << result.err;
+        EXPECT_TRUE(driver.calls().fired);
+        expect_same_files(driver / "whole", driver / "lost", 7);
+    }
+    const ProgramResult refused = run_program(with(command, {"-n", "0", "-o", driver / "refused"}));
+    expect_one_line(refused, "train_gpt2");
+    EXPECT_NE(refused.err.find("--retry-lost-device resumes from a checkpoint"), std::string::npos);
+}
+
+// A driver's watchdog, which loses the device when a submission takes longer than 2 s. A run that ends that
+// way, if nothing is divided, trains, and prints the same losses.
+TEST(VulkanFaults, SubmissionsFitAWatchdog) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    FaultyDriver driver;
+    const std::string model = "custom:layers=1,heads=2,channels=128,max_seq_len=64,vocab=50257";
+    const std::string train = BINARY_DIR "/train_gpt2", eval = BINARY_DIR "/eval";
+    const std::vector<std::string> of_all = {"-e", model, "-b", "8", "-t", "64", "--device", device()};
+    const std::vector<std::vector<std::string>> commands = {
+        {train, "-i", driver.train, "-x", "2", "-v", "0", "-s", "0", "--precision", "fp32"},
+        {train, "-i", driver.train, "-x", "2", "-v", "0", "-s", "0", "--optimizer", "muon"},
+        {eval, "-i", driver.train, "-m", "2"}};
+    const auto run = [&](const std::vector<std::string>& command, const char* watchdog_ms, const char* ms) {
+        setenv("VULKAN_WATCHDOG", watchdog_ms, 1);
+        setenv("LAUNCHPAD_SUBMISSION_MS", ms, 1);
+        const ProgramResult result = run_program(with(command, of_all));
+        unsetenv("VULKAN_WATCHDOG");
+        unsetenv("LAUNCHPAD_SUBMISSION_MS");
+        return result;
+    };
+    for (const std::vector<std::string>& command : commands) {
+        SCOPED_TRACE(command[0] + " " + command.back());
+        const ProgramResult undivided = run(command, "1000000000", "1000000000");
+        const long most = driver.calls().longest_ms;
+        run(command, "1000000000", "100");  // Mesa compiles at the first dispatch, and stores the result
+        const ProgramResult watched = run(command, "2000", "100");
+        printf("%s: %ld ms undivided, %ld ms\n", command[0].c_str(), most, driver.calls().longest_ms);
+        EXPECT_EQ(undivided.status, 0) << undivided.err;
+        EXPECT_EQ(watched.status, 0) << watched.err;
+        EXPECT_LT(driver.calls().longest_ms, most / 2);
+        EXPECT_EQ(printed_losses(watched.out), printed_losses(undivided.out));
+    }
 }
 
 // A device that cannot import the processes' buffers leaves the sums to the CPU; a lost one ends the run.

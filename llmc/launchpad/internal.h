@@ -142,8 +142,8 @@ struct Accesses {
 const Accesses HOST_ACCESSES = {VK_PIPELINE_STAGE_2_HOST_BIT,
                                 VK_ACCESS_2_HOST_READ_BIT | VK_ACCESS_2_HOST_WRITE_BIT};
 
-// Its commands are executed again, until all have been timed. If they are short, they become parts then, which
-// are submitted one by one. The copies in it are numbered from 1.
+// Its commands are executed again, until all have been timed. If they are short, they become parts then,
+// which are submitted one by one. The copies in it are numbered from 1.
 struct Recording {
     std::vector<Command> commands;
     struct Part {  // one of the two
@@ -223,6 +223,9 @@ struct LaunchPadState {
 
 // launchpad.cpp Whether an environment variable is set, to something other than 0.
 bool environment_switch(const char* name);
+// The first family with compute and without graphics, else with compute; -1: none. A compositor shares the
+// family with graphics (AMD), and a reset takes the desktop along.
+int compute_family(const std::vector<VkQueueFamilyProperties>& families, uint32_t vendor);
 // device.cpp Adds the features of cooperative matrices to the features that `request` asks for.
 CooperativeMatrixSupport find_cooperative_matrix_support(const Vulkan& vk, VkPhysicalDevice physical,
                                                          DeviceFeatures& request);

@@ -40,16 +40,27 @@ static void find_physical_device(LaunchPadState& s) {
     if (!s.physical) fail("device %d has disappeared: list the devices again", choice.device->index);
 }
 
+// On NVIDIA, all families use the same engine, and the first one is measured.
+int compute_family(const std::vector<VkQueueFamilyProperties>& families, uint32_t vendor) {
+    const uint32_t NVIDIA = 0x10de;
+    const VkQueueFlags graphics = vendor == NVIDIA ? 0 : VK_QUEUE_GRAPHICS_BIT;
+    for (const VkQueueFlags unwanted : {graphics, VkQueueFlags(0)})
+        for (size_t i = 0; i < families.size(); i++)
+            if ((families[i].queueFlags & (VK_QUEUE_COMPUTE_BIT | unwanted)) == VK_QUEUE_COMPUTE_BIT)
+                return int(i);
+    return -1;
+}
+
 static void find_queue_families(LaunchPadState& s) {
     const auto families = listed<VkQueueFamilyProperties>(
         [&](auto... to) { s.vk.vkGetPhysicalDeviceQueueFamilyProperties(s.physical, to...); });
-    const auto found = std::find_if(families.begin(), families.end(), [](const auto& family) {
-        return (family.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0;
-    });
-    if (found == families.end()) fail("%s has no compute queue", s.info.name.c_str());
-    const uint32_t bits = found->timestampValidBits;
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+    s.vk.vkGetPhysicalDeviceProperties2(s.physical, &properties);
+    const int family = compute_family(families, properties.properties.vendorID);
+    if (family < 0) fail("%s has no compute queue", s.info.name.c_str());
+    const uint32_t bits = families[size_t(family)].timestampValidBits;
     s.timestamp_mask = bits >= 64 ? ~0ull : (1ull << bits) - 1;
-    s.compute.family = s.copies.family = uint32_t(found - families.begin());
+    s.compute.family = s.copies.family = uint32_t(family);
     // families for video and optical flow transfer too
     const VkQueueFlags harmless = VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
     for (uint32_t i = 0; i < families.size(); i++)

@@ -1,9 +1,9 @@
-// How long commands take, so that no submission keeps the device for long: drivers reset a device that has not
-// ended one after 2 to 10 s, and a desktop stutters long before that.
+// How long commands take, so that no submission keeps the device for long: drivers reset a device that has
+// not ended one after 2 to 10 s, and a desktop stutters long before that.
 //
 // What commands are expected to take decides where submissions end, and into how many pieces a command is
-// divided. That is assumed from its work first. A kernel's first runs are submitted alone and timed: on a slow
-// device in pieces, on a fast one whole. The host's clock serves, since not all devices have timestamps.
+// divided. That is assumed from its work first. A kernel's first runs are submitted alone and timed: on a
+// slow device in pieces, on a fast one whole. The host's clock serves, since not all devices have timestamps.
 #include <algorithm>
 #include <cmath>
 
@@ -111,7 +111,8 @@ std::vector<AsyncCopies> divided(const LaunchPadState& s, const AsyncCopies& cop
             if (!room) parts.emplace_back();
             if (!room) room = most;
             n = std::min(room, copy.region.size - from);
-            parts.back().push_back({copy.src, copy.dst, {copy.region.srcOffset + from, copy.region.dstOffset + from, n}});
+            parts.back().push_back(
+                {copy.src, copy.dst, {copy.region.srcOffset + from, copy.region.dstOffset + from, n}});
         }
     return parts;
 }

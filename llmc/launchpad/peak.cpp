@@ -88,7 +88,7 @@ void raise_clock(LaunchPad& pad, double seconds) {
     Memory memory(&pad);
     const PeakFmaArgs args = {pad.at(memory.allocate<float>(1 << 20, "peak"), 1 << 20), 256};
     warm_up(
-        pad, [&] { pad.dispatch("peak_fma", {1 << 12}, {256}, args); }, seconds);
+        pad, [&] { pad.dispatch("peak_fma", {1 << 11}, {256}, args); }, seconds);
 }
 
 size_t large_copy_bytes(const LaunchPad& pad) {
@@ -108,7 +108,8 @@ Spread copy_rate(LaunchPad& pad, size_t bytes, bool overlapped, int repeats) {
     const int together = overlapped ? 16 : 1;
     auto copy = [&] {
         const ConcurrentGroup group(&pad);
-        for (int i = 0; i < together; i++) pad.dispatch("peak_copy", {ceil_div(n / 4, 256)}, {256}, args);
+        for (int i = 0; i < together; i++)
+            pad.dispatch("peak_copy", {ceil_div(n / 4, 256)}, {256}, args, {.bytes = 2.0 * double(bytes)});
     };
     warm_up(pad, copy, is_software(pad) ? 0 : 0.05);
     return repeated(repeats, 1.0, [&] {

@@ -56,8 +56,7 @@ void check_vulkan(VkResult result, const char* call) {
     const std::string function = function_name(call);
     if (result == VK_ERROR_DEVICE_LOST)
         throw DeviceLost(format_string(
-            "the GPU was lost in %s (reset by its driver, or a kernel ran too long); run again, "
-            "with a smaller batch if it happens again",
+            "the GPU was lost in %s (its driver reset it, perhaps because of another program); run again",
             function.c_str()));
     const bool memory = result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY;
     fail("Vulkan: %s (%d) in %s%s", result_name(result), result, function.c_str(),

@@ -131,6 +131,10 @@ static void add_output_options(OptionTable& t, Options& o) {
     t.add("--start-over", o.start_over,
           "with -y 1: move the run to earlier_N, start at step 0 with its options")
         .not_saved();
+    t.add("--retry-lost-device", o.retry_lost_device,
+          "if the GPU is lost, open it again and resume from the newest checkpoint, at most so many times")
+        .at_least(0)
+        .not_saved();
     t.add("--resume-unverified", o.resume_unverified,
           "with -y 1: accept a checkpoint whose run_*.json is missing")
         .not_saved();
@@ -357,6 +361,10 @@ static void check_options(const Options& o) {
     if (o.val_batches == 0 && o.val_every)
         fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");
     if (o.patience && !o.validates()) fail("--patience counts validations: it needs -j and -v");
+    if (o.retry_lost_device && !o.saves())
+        fail("--retry-lost-device resumes from a checkpoint: it needs -o, and -n other than 0");
+    if (o.retry_lost_device && o.num_processes > 1)
+        fail("--retry-lost-device is for one process: leave it out of a job of %d", o.num_processes);
     if (o.resume && o.output.empty()) fail("-y 1 resumes the run in a folder: name it with -o");
     if (!o.text.empty() && o.output.empty()) fail("-o is empty: a run on a text needs a folder");
     if (o.tensorboard && o.output.empty()) fail("--tensorboard needs a folder: name it with -o");

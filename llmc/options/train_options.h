@@ -60,6 +60,7 @@ struct Options {
     DryRun dry_run = DryRun::no;
     bool hellaswag = false, overfit = false, list_devices = false, profile = false, master_weights = true;
     bool resume = false, start_over = false, tensorboard = false;
+    int retry_lost_device = 0;       // times
     bool resume_unverified = false;  // accept a checkpoint without the run_%08d.json that the run had
     uint64_t seed = 42;
     int expected_processes = -1, expected_rank = -1;  // of llm.c's -pn and -pr, which must agree with the job

@@ -25,7 +25,7 @@ void Run<Real>::loop() {
     try {
         for (int step = inputs.start.step; advance(step);) step++;
     } catch (const DeviceLost& lost) {
-        fail("%s; %s", lost.what(), where_to_resume().c_str());
+        throw DeviceLost(format_string("%s; %s", lost.what(), where_to_resume().c_str()));
     }
     progress.print_summary(judge);
     if (validations.last_step >= 0) report_best();
@@ -219,7 +219,8 @@ template <class Real>
 std::string Run<Real>::where_to_resume() const {
     if (!options.saves()) return format_string("nothing was saved, since %s", why_nothing_is_saved(options));
     if (saved < 0) return "there is no checkpoint yet (-n sets how often one is written)";
-    return format_string("the steps after %d are lost, and -y 1 resumes from there", saved);
+    return format_string("the steps after %d are lost, and train_gpt2 -o %s -y 1 resumes from there", saved,
+                         shell_word(options.output).c_str());
 }
 
 template <class Real>

@@ -204,8 +204,8 @@ struct Interceptor<function, VkResult(VKAPI_PTR*)(Handle, Rest...)> {
 };
 
 // Submits and waits for it.
-static VKAPI_ATTR VkResult VKAPI_CALL submit_watched(VkQueue queue, uint32_t count, const VkSubmitInfo2* infos,
-                                                     VkFence fence) {
+static VKAPI_ATTR VkResult VKAPI_CALL submit_watched(VkQueue queue, uint32_t count,
+                                                     const VkSubmitInfo2* infos, VkFence fence) {
     using Submit = Interceptor<vkQueueSubmit2_, PFN_vkQueueSubmit2>;
     const auto start = std::chrono::steady_clock::now();
     const VkResult result = Submit::call(queue, count, infos, fence);
@@ -268,6 +268,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
     DEVICE_FUNCTIONS(FIND)
 #undef FIND
     next.device = *device;
+    counts.lost = false;  // a lost one is opened again
     next.free_memory = PFN_vkFreeMemory(next.device_address(*device, "vkFreeMemory"));
     next.buffer_requirements =
         PFN_vkGetBufferMemoryRequirements(next.device_address(*device, "vkGetBufferMemoryRequirements"));
