@@ -133,6 +133,22 @@ TEST(Submissions, RecordingsRepeatTheirCommands) {
     });
 }
 
+// Once its kernels have been timed, a recording that is short enough is one submission.
+TEST(Submissions, OfARecording) {
+    for_short_and_long([](LaunchPad& pad, bool is_short) {
+        DeviceArray<float> from(pad, numbered(4 * 77)), to(pad, std::vector<float>(4 * 77, NAN));
+        pad.begin_recording();
+        for (int i = 0; i < 5; i++) copy_vec4(pad, to, from, 77, 2);
+        Recording* recording = pad.end_recording();
+        EXPECT_GE(count_submissions(pad, [&] { pad.replay(recording); }), 3u);  // timed
+        EXPECT_TRUE(pad.is_done(pad.commit()));
+        for (int i = 0; i < 2; i++)
+            EXPECT_EQ(count_submissions(pad, [&] { pad.replay(recording); }), is_short ? 5 * 39u : 1u);
+        pad.forget(recording);
+        EXPECT_EQ(to.values(), from.values());
+    });
+}
+
 // The programs, all of whose kernels are divided: 20 texts at a time take a grid of two dimensions.
 TEST(Submissions, ProgramsComputeTheSameBits) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";

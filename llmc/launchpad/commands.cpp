@@ -271,13 +271,19 @@ Ticket LaunchPad::commit(bool wait_for_it) {
     Ticket ticket = submit_open(s);
     if (s.awaited_copies)
         ticket = submit(s, s.compute, VK_NULL_HANDLE, s.copies, std::exchange(s.awaited_copies, 0));
-    if (wait_for_it) wait_for(s, ticket);
+    if (std::exchange(s.has_timed, false) || wait_for_it) wait_for(s, ticket);
     return ticket;
 }
 
 void LaunchPad::wait(Ticket ticket) {
     if (ticket > state->compute.last) fail("wait: nothing was committed under this ticket");
     wait_for(*state, ticket);
+}
+
+bool LaunchPad::is_done(Ticket ticket) const {
+    uint64_t done = 0;
+    VK_CHECK(state->vk.vkGetSemaphoreCounterValue(state->device, state->compute.timeline, &done));
+    return ticket <= done;
 }
 
 void LaunchPad::begin_group() {

@@ -206,6 +206,8 @@ struct LaunchPadState {
     std::vector<BufferCopy> held_copies;         // where groups are reversed: submitted by finish_copies()
     std::unique_ptr<Recording> recording;        // between begin_recording and end_recording
     Recording* building = nullptr;               // whose commands become parts
+    bool has_timed = false;                      // a kernel, since the last commit
+    double least_seconds = 1;                    // that a timed kernel took: a submission's overhead
     VkPipeline bound = VK_NULL_HANDLE;
     bool dirty = false;                            // something ran since the last barrier
     int open_groups = 0;                           // one inside the other

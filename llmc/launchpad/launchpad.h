@@ -251,8 +251,10 @@ class LaunchPad {
     void copy_async(const std::vector<CopyRange>& copies);
     void finish_copies();
 
-    Ticket commit(bool wait_for_it = false);  // submits what was appended
+    // Submits what was appended. Waits for it, too, where kernels were timed: their first runs (pace.cpp).
+    Ticket commit(bool wait_for_it = false);
     void wait(Ticket ticket);
+    bool is_done(Ticket ticket) const;  // without waiting
 
     // Commands given between these two are recorded instead of run. Errors there: upload(), download(), a
     // group that is open at either.

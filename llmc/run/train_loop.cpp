@@ -108,7 +108,8 @@ void Run<Real>::start_step(int step) {
     }
     report_pending();
     pending = Pending{step, ticket, now()};
-    const bool has_run = !g.pad || skips_outliers();   // the host has waited for it
+    // the host has waited for it
+    const bool has_run = !g.pad || skips_outliers() || g.pad->is_done(ticket);
     if (has_run || options.profile) report_pending();  // a profile times every step by itself
     // During its first step, a GPU that was idle raises its clock: those times would distort the profile.
     const bool is_warm_up = step == inputs.start.step && step + 1 < inputs.length.max_steps;
