@@ -48,3 +48,13 @@ set_target_properties(vulkan_fault_layer PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${F
 configure_file(tests/vulkan_fault_layer/VkLayer_llmc_fault.json
   ${FAULT_LAYER}/VkLayer_llmc_fault.json COPYONLY)
 add_dependencies(vulkan_faults_test vulkan_fault_layer)
+
+# Devices unlike those of CI, by tests/vulkan_device_layer.
+set(DEVICE_LAYER ${CMAKE_CURRENT_BINARY_DIR}/vulkan_device_layer)
+add_library(vulkan_device_layer MODULE tests/vulkan_device_layer/device_layer.cpp)
+target_include_directories(vulkan_device_layer PRIVATE ${PROJECT_SOURCE_DIR})
+target_include_directories(vulkan_device_layer SYSTEM PRIVATE ${VULKAN_INCLUDE})
+set_target_properties(vulkan_device_layer PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${DEVICE_LAYER})
+configure_file(tests/vulkan_device_layer/VkLayer_llmc_device.json
+  ${DEVICE_LAYER}/VkLayer_llmc_device.json COPYONLY)
+add_dependencies(other_devices_test vulkan_device_layer)

@@ -51,10 +51,13 @@ struct PeakCopyArgs {
 struct MatrixLayoutArgs {
     Floats accumulators, operands;  // (invocations of a subgroup, components): row-major element indices
                                     // in the accumulator and in operand A
-    Floats converted;               // (4): `value` and its negative, as a fragment and as a single component
+    Floats converted;  // (3, 2, 3): each value and its negative, as a fragment, a component and in a pair
     int components;
-    float value;
+    float values[3];
 };
+
+// How a device converts fp32 to the type of operands, as far as it is known.
+const int CONVERTS_SOMEHOW = 0, CONVERTS_TRUNCATING = 1, CONVERTS_TO_NEAREST = 2;
 
 // Operand values of peak_matrix.
 const int POWERS_OF_TWO = 0, SCATTERED_OPERANDS = 1, UNIFORM_OPERANDS = 2;

@@ -174,14 +174,14 @@ FragmentB load_tile(uint at, uint row, uint j) {
     return b;
 }
 
-// Rounds v to bf16, to which conversions truncate (cooperative_matrix.glsl); conversions to fp16 round. This
-// runs for every score, so it is cheaper than round_fragment(): ties round away from zero, a NaN may be lost,
-// and infinity may become NaN. A NaN also reaches other results, which report it.
+// Rounds v to the storage type where conversions truncate (cooperative_matrix.glsl). This runs for every
+// score, so in bf16 it is cheaper than round_fragment(): ties round away from zero, a NaN may be lost, and
+// infinity may become NaN. A NaN also reaches other results, which report it.
 float round_component(float v) {
 #ifdef REAL_BF16
     return exact_in_bf16(floatBitsToUint(v) + 0x8000u);
 #else
-    return v;
+    return exact_in_fp16(v);
 #endif
 }
 

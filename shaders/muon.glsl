@@ -21,7 +21,7 @@ void store_floats(Floats p, uint i, vec4 v) {
 
 // Two values in 16 bits each, rounded to nearest, ties to even. They are finite.
 uint muon_pack(vec2 v) {
-    if (MUON_TYPE == MUON_FP16) return packHalf2x16(v);
+    if (MUON_TYPE == MUON_FP16) return packHalf2x16(vec2(round_half(v.x), round_half(v.y)));
     const uvec2 u = floatBitsToUint(v), rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
     return rounded.x | rounded.y << 16;
 }

@@ -21,6 +21,20 @@ uint group_index() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroup
 // The index of this invocation in such a grid; 64 bits, because tensors may have more than 2^32 elements.
 uint64_t global_index() { return uint64_t(group_index()) * BLOCK + gl_LocalInvocationID.x; }
 
+// v rounded to fp16: to nearest, ties to even; from 65520 on, to infinity. How a conversion rounds is left to
+// the device: AMD's packHalf2x16() truncates, and makes 65504 of what overflows, which would hide it from
+// loss scaling. After this, conversions are exact, but some devices flush subnormals. With 2^13 times its
+// power of two added, v has no bits left below fp16's last one. Subnormals count as the smallest normal power.
+float round_half(float v) {
+    const uint bits = floatBitsToUint(v);
+    const float unit = max(uintBitsToFloat(bits & 0x7f800000u), 1.0 / 16384);
+    precise const float offset = 12288 * unit;  // half as much again, for either sign of v
+    precise const float shifted = v + offset;
+    precise const float near = shifted - offset;
+    const uint with_sign = (floatBitsToUint(near) & 0x7fffffffu) | (bits & 0x80000000u);
+    return mix(uintBitsToFloat(with_sign), v * 1e38, abs(v) >= 65520);
+}
+
 // Elements of the storage type, loaded and stored as float: one, four (elements 4 * i to 4 * i + 3 of p,
 // which is aligned to four elements) or eight, as two columns of four. Stores round to nearest, ties to even.
 // stored() rounds v as a store followed by a load would.
@@ -47,7 +61,7 @@ uint round_real(float v) {  // a NaN stays one
 uint pack(vec2 v) { return round_real(v.x) | round_real(v.y) << 16; }
 #else
 vec2 unpack(uint u) { return unpackHalf2x16(u); }
-uint pack(vec2 v) { return packHalf2x16(v); }
+uint pack(vec2 v) { return packHalf2x16(vec2(round_half(v.x), round_half(v.y))); }
 uint round_real(float v) { return pack(vec2(v, 0)); }
 #endif
 float load(Reals p, uint i) { return unpack(uint(p.x[i])).x; }

@@ -157,9 +157,10 @@ static void expect_fragment_products(LaunchPad& pad, uint32_t down, uint32_t acr
     float* outp = pad.allocate<float>(groups * block, "peak");
     std::vector<float> got(groups * block, NAN);
     pad.upload(outp, got.data(), got.size() * sizeof(float));
-    pad.dispatch<Real>("peak_matrix", {groups},
-                       {block, shape.M, shape.N, shape.K, shape.truncates, down, across, uint32_t(operands)},
-                       PeakFmaArgs{pad.at(outp, got.size()), int(iterations)});
+    pad.dispatch<Real>(
+        "peak_matrix", {groups},
+        {block, shape.M, shape.N, shape.K, uint32_t(shape.conversion), down, across, uint32_t(operands)},
+        PeakFmaArgs{pad.at(outp, got.size()), int(iterations)});
     pad.download(got.data(), outp, got.size() * sizeof(float));
     double per_product = 0;
     for (uint32_t i = 0; i < down; i++)

@@ -81,6 +81,9 @@ struct Groups {
     uint32_t y = 1, z = 1;
 };
 
+// How conversions from fp32 are known to round, as shaders/args.h numbers it.
+enum class Conversion { somehow, truncating, to_nearest };
+
 // A cooperative-matrix fragment, and where the components of an accumulator lie in the registers of a
 // subgroup.
 struct FragmentShape {
@@ -90,7 +93,7 @@ struct FragmentShape {
     uint32_t row_components = 0, column_lanes = 0;
     bool layout_known = false;  // false: components lie in some other way
     bool in_place = false;      // accumulators serve as A operands: the positions of components agree
-    bool truncates = false;     // conversions to the operands' type are known to truncate
+    Conversion conversion = Conversion::somehow;  // to the operands' type
     explicit operator bool() const { return M != 0; }
 };
 

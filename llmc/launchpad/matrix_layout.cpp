@@ -2,6 +2,7 @@
 #include "llmc/launchpad/matrix_layout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <type_traits>
 
@@ -65,10 +66,21 @@ void read_matrix_layout(FragmentShape& shape, uint32_t lanes, const std::vector<
     shape.in_place = shape.N == shape.K && shape.M * shape.K <= 256 && accumulators == operands;
 }
 
-// 1 plus three quarters of Real's unit in the last place: truncation gives 1, rounding the next value.
+// The unit in the last place of 1.
 template <class Real>
-static float below_next() {
-    return 1 + 0.75f * (std::is_same_v<Real, bf16> ? 1.0f / 128 : 1.0f / 1024);
+static const float last_place = std::is_same_v<Real, bf16> ? 1.0f / 128 : 1.0f / 1024;
+
+// How the conversions of values that matrix_layout.comp made round. To nearest is only claimed of fp16, and
+// only if pairs round so, too: AMD truncates these.
+template <class Real>
+static Conversion conversion_of(const std::vector<float>& converted) {
+    bool truncates = true, to_nearest = std::is_same_v<Real, fp16>;
+    for (int i = 0; i < 18; i++) {
+        const float sign = i / 3 % 2 == 0 ? 1.0f : -1.0f, nearest[] = {1 + last_place<Real>, 1, INFINITY};
+        to_nearest &= converted[i] == sign * nearest[i / 6];
+        truncates &= i / 6 != 0 || i % 3 == 2 || converted[i] == sign;
+    }
+    return to_nearest ? Conversion::to_nearest : truncates ? Conversion::truncating : Conversion::somehow;
 }
 
 template <class Real>
@@ -76,20 +88,21 @@ static void find_layout(LaunchPad& pad, FragmentShape& shape) {
     const uint32_t lanes = pad.limits().subgroup_size, components = shape.M * shape.N / lanes;
     if (!shape || !components) return;
     const size_t n = size_t(lanes) * components;
-    std::vector<float> accumulators(n), operands(n), converted(4);
+    std::vector<float> accumulators(n), operands(n), converted(18);
     float* indices = pad.allocate<float>(2 * n + converted.size(), "matrix layout", Placement::host);
-    pad.dispatch<Real>("matrix_layout", {1}, {lanes, shape.M, shape.N, shape.K},
-                       MatrixLayoutArgs{.accumulators = pad.at(indices, n),
-                                        .operands = pad.at(indices + n, n),
-                                        .converted = pad.at(indices + 2 * n, converted.size()),
-                                        .components = int(components),
-                                        .value = below_next<Real>()});
+    pad.dispatch<Real>(
+        "matrix_layout", {1}, {lanes, shape.M, shape.N, shape.K},
+        MatrixLayoutArgs{.accumulators = pad.at(indices, n),
+                         .operands = pad.at(indices + n, n),
+                         .converted = pad.at(indices + 2 * n, converted.size()),
+                         .components = int(components),
+                         .values = {1 + 0.75f * last_place<Real>, 1 + 0.5f * last_place<Real>, 65520}});
     pad.download(accumulators.data(), indices, n * sizeof(float));
     pad.download(operands.data(), indices + n, n * sizeof(float));
     pad.download(converted.data(), indices + 2 * n, converted.size() * sizeof(float));
     pad.free(indices);
     read_matrix_layout(shape, lanes, accumulators, operands);
-    shape.truncates = converted == std::vector<float>{1, 1, -1, -1};
+    shape.conversion = conversion_of<Real>(converted);
 }
 
 void find_matrix_layouts(LaunchPad& pad, Limits& limits) {

@@ -70,7 +70,7 @@ Spread matrix_rate(LaunchPad& pad, const MatrixLoad& load, int repeats) {
     const uint32_t block = uint32_t(load.subgroups) * pad.limits().subgroup_size;
     auto dispatch = [&](uint64_t groups, const PeakFmaArgs& args) {
         pad.dispatch<Real>("peak_matrix", {groups},
-                           {block, shape.M, shape.N, shape.K, shape.truncates, uint32_t(load.down),
+                           {block, shape.M, shape.N, shape.K, uint32_t(shape.conversion), uint32_t(load.down),
                             uint32_t(load.across), uint32_t(load.operands)},
                            args);
     };

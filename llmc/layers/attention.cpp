@@ -189,7 +189,7 @@ static bool dispatch_on_tensor_cores(LaunchPad& pad, const TensorCoreKernel& ker
     check_iterations(pad, kernel.name, ceil_div(args.T, 16));  // an iteration for a tile of at least 16 rows
     pad.dispatch<Real>(
         kernel.name, {uint64_t(args.B) * args.NH * ceil_div(args.T, rows)},
-        {t.block, shape.M, shape.N, shape.K, shape.truncates, hs, uint32_t(args.C), subgroup_size,
+        {t.block, shape.M, shape.N, shape.K, uint32_t(shape.conversion), hs, uint32_t(args.C), subgroup_size,
          t.fragments, t.tile_rows, t.chunk, shape.in_place, shape.row_components, shape.column_lanes},
         args, score_work(args, kernel.gemms));
     return true;

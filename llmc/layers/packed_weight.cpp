@@ -35,7 +35,7 @@ static void pack_weight(LaunchPad& pad, Real* packed, const WeightOperand<Real>&
         .outp = pad.at(packed, size), .inp = pad.at(b.weight, size), .K = b.K, .N = b.N};
     const uint64_t fragments = size / (f.K * f.N);
     pad.dispatch<Real>("pack_weight1", {ceil_div(fragments, block / lanes)},
-                       {block, f.M, f.N, f.K, f.truncates, b.N_major, lanes}, args,
+                       {block, f.M, f.N, f.K, uint32_t(f.conversion), b.N_major, lanes}, args,
                        memory_traffic<Real>(2.0 * double(size)));
 }
 

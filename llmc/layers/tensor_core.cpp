@@ -315,7 +315,7 @@ void GemmLaunch<Real>::start(LaunchPad& pad) const {
                         f.M,
                         f.N,
                         f.K,
-                        f.truncates,
+                        uint32_t(f.conversion),
                         t.m,
                         t.n,
                         t.k,

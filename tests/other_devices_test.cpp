@@ -1,0 +1,106 @@
+// Devices unlike those of CI, imitated on lavapipe by tests/vulkan_device_layer: what they do otherwise must
+// not change results. Tests on cooperative matrices use the device that `dev/setup.sh newer-mesa` unpacks.
+#include "llmc/base/file.h"
+#include "llmc/files/checkpoint.h"
+#include "tests/other_device.h"
+#include "tests/tiny_run.h"
+
+static const std::string with_newer_mesa = SOURCE_DIR "/.tools/bin/with-newer-mesa";
+
+struct OtherDevices : testing::Test {
+    Data data;
+    void SetUp() override {
+        if (!environment("LLMC_TEST_DEVICE").empty()) GTEST_SKIP() << "these tests imitate their devices";
+        setenv("VK_ADD_LAYER_PATH", BINARY_DIR "/vulkan_device_layer", 1);
+        setenv("LAUNCHPAD_VALIDATION", "0", 1);  // it finds the imitation
+        unsetenv("GTEST_TOTAL_SHARDS");
+    }
+    void TearDown() override {
+        for (const char* name :
+             {"VK_ADD_LAYER_PATH", "VK_INSTANCE_LAYERS", "VULKAN_DEVICE", "LP_NATIVE_VECTOR_WIDTH"})
+            unsetenv(name);
+    }
+    // Of the runs that follow; "": the device as it is.
+    void imitate(const std::string& words) {
+        setenv("VK_INSTANCE_LAYERS", words.empty() ? "" : "VK_LAYER_LLMC_device", 1);
+        setenv("VULKAN_DEVICE", words.c_str(), 1);
+        setenv("XDG_CACHE_HOME", (data / ("cache of " + words)).c_str(), 1);
+    }
+    static ProgramResult expect_run(std::vector<std::string> command) {
+        const ProgramResult result = run_program(command);
+        EXPECT_EQ(result.status, 0) << result.out << result.err;
+        return result;
+    }
+    static void expect_tests(std::vector<std::string> command, const std::string& filter) {
+        command.push_back("--gtest_filter=" + filter);
+        const ProgramResult result = expect_run(command);
+        EXPECT_NE(result.out.find("[       OK ]"), std::string::npos) << result.out;
+    }
+    std::vector<double> train(const std::string& where, std::vector<std::string> options,
+                              const std::string& output) {
+        options.insert(options.end(), {"--device", where, "-o", data / output, "-s", "0"});
+        const ProgramResult result = data.run(options);
+        EXPECT_EQ(result.status, 0) << result.out << result.err;
+        return data.losses(data / output);
+    }
+};
+
+// Programs of tests and the tests that concern the imitated device.
+struct Imitation {
+    const char *name, *words, *program, *filter;
+    bool on_newer_mesa = false;
+    const char* vector_bits = "256";  // of lavapipe: 32 for each invocation of a subgroup
+};
+
+struct ImitatedDevice : OtherDevices, testing::WithParamInterface<Imitation> {};
+
+TEST_P(ImitatedDevice, passes) {
+    const Imitation& p = GetParam();
+    std::vector<std::string> command = {BINARY_DIR "/" + std::string(p.program) + "_test"};
+    if (p.on_newer_mesa) {
+        if (!std::filesystem::exists(with_newer_mesa)) GTEST_SKIP() << "run dev/setup.sh newer-mesa";
+        command.insert(command.begin(), with_newer_mesa);
+    } else {
+        setenv("LP_NATIVE_VECTOR_WIDTH", p.vector_bits, 1);
+    }
+    imitate(p.words);
+    expect_tests(command, p.filter);
+}
+
+// The tests of dropout and the classifier have values so small that flushing would change them.
+static const Imitation imitations[] = {
+    {"truncating_gelu", "halves flush", "gelu", "*/2.*"},
+    {"truncating_layernorm", "halves flush", "layernorm", "*/2.*"},
+    {"truncating_classifier", "halves", "classifier", "*/2.*"},
+    {"truncating_encoder", "halves flush", "encoder", "*/2.*"},
+    {"truncating_residual", "halves flush", "residual", "*/2.*"},
+    {"truncating_dropout", "halves", "dropout", "*/2.*"},
+    {"truncating_muon", "halves flush", "muon", "MuonTyped/2.*"},
+    {"truncating_decode_linear", "halves flush", "decode_linear", "*/2.*"},
+    {"truncating_attention", "halves flush", "attention", "AttentionGpu/2.ForwardMatchesCpu"},
+    {"truncating_matrices_with_swapped_lanes", "halves lanes", "matmul",
+     "Matmul/2.MatrixResultsAreRoundedToNearest:Matmul/2.MatrixSplitKIsReduced", true},
+    {"truncating_attention_with_swapped_lanes", "halves lanes", "attention",
+     "AttentionGpu/2.MatrixForwardOfFewQueries:AttentionGpu/2.MatrixBackwardOfShortSequences", true},
+    {"swapped_lanes_of_layernorm", "lanes", "layernorm", "Layernorm/1.Forward*"},
+};
+INSTANTIATE_TEST_SUITE_P(all, ImitatedDevice, testing::ValuesIn(imitations),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// The second rate makes gradients overflow: these updates are skipped, and their losses not logged.
+TEST_F(OtherDevices, TruncatingConversionsChangeNoBitAndHideNoOverflow) {
+    for (const char* rate : {"0.001", "0.3"}) {
+        const std::vector<std::string> options = {"--precision", "fp16", "-x", "12", "-l", rate, "-n", "12"};
+        imitate("");
+        const std::vector<double> losses = train("0", options, "nearest");
+        imitate("halves");
+        EXPECT_EQ(train("0", options, "truncating"), losses);
+        EXPECT_EQ(losses.size() < 12, rate == std::string("0.3"));
+        for (const auto path : {model_path, optimizer_path})
+            EXPECT_TRUE(read_whole_file(path(data / "nearest", 12)) ==
+                        read_whole_file(path(data / "truncating", 12)))
+                << rate;
+        std::filesystem::remove_all(data / "nearest");
+        std::filesystem::remove_all(data / "truncating");
+    }
+}
