@@ -49,7 +49,7 @@ const uint STAGING_SIZE = IN_PLACE ? 0 : ROWS * STAGING_STRIDE;
 const uint OWN_SIZE = FM * STRIDE, MAIN_LOOP_SIZE = TILES * TILE_SIZE + SUBGROUPS * STAGING_SIZE;
 
 shared uvec4 smem[MAIN_LOOP_SIZE > SUBGROUPS * OWN_SIZE ? MAIN_LOOP_SIZE : SUBGROUPS * OWN_SIZE];
-shared float positions[FM * FN];  // row * FN + column
+shared vec4 positions[FM * FN / 4];  // row * FN + column; fragments load from multiples of 16 bytes
 
 const float LOG2E = 1.44269504, LN2 = 0.69314718, MASKED = -1e30;
 const float HUGE_LSE = 1e37;  // of queries past the end; finite after the division by scale()
@@ -85,11 +85,12 @@ bool has_load(uint tile_row, uint n) {
 }
 
 void store_positions() {
-    for (uint i = gl_LocalInvocationID.x; i < FM * FN; i += BLOCK) positions[i] = i;
+    for (uint i = gl_LocalInvocationID.x; i < FM * FN / 4; i += BLOCK)
+        positions[i] = 4 * i + vec4(0, 1, 2, 3);
 }
 FragmentSum load_positions() {
     FragmentSum f;
-    coopMatLoad(f, positions, 0, FN, gl_CooperativeMatrixLayoutRowMajor);
+    coopMatLoad(f, positions, 0, FN / 4, gl_CooperativeMatrixLayoutRowMajor);
     return f;
 }
 int row_of(float position) { return int(uint(position) / FN); }

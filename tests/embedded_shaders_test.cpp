@@ -81,3 +81,20 @@ TEST(EmbeddedShaders, TheProbeOfFragmentsKnowsItsLane) {
                 return Spirv::opcode(i) == OpDecorate && i[2] == BUILT_IN && i[3] == LANE;
             })) << m.name;
 }
+
+// The specification wants 16 bytes, and only the alignment of their type promises them to shared arrays.
+TEST(EmbeddedShaders, FragmentsLoadFromVectors) {
+    int loads = 0;
+    for (const Module& m : modules())
+        for (const Instruction& i : m.code) {
+            const uint32_t op = Spirv::opcode(i);
+            if (op != OpCooperativeMatrixLoad && op != OpCooperativeMatrixStore) continue;
+            const Instruction& pointer = m.at(m.at(op == OpCooperativeMatrixLoad ? i[3] : i[1])[1]);
+            ASSERT_EQ(Spirv::opcode(pointer), OpTypePointer) << m.name;
+            if (pointer[2] != WORKGROUP) continue;
+            const Instruction& element = m.at(pointer[3]);
+            EXPECT_TRUE(Spirv::opcode(element) == OpTypeVector && element[3] == 4) << m.name;
+            loads++;
+        }
+    EXPECT_GT(loads, 100);
+}

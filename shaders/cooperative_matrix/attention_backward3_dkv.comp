@@ -16,8 +16,8 @@ const uint INITIAL_VALUES = 2 * TILE_ROWS;  // loaded per iteration, for both GE
 const uint INITIAL_LOADS = (INITIAL_VALUES + BLOCK - 1) / BLOCK;
 
 // The initial values of both GEMMs' accumulators, per query: -lse / scale() and -delta. A query past the end
-// has a huge lse, so that its probabilities are zero.
-shared float initial[2][2 * TILE_ROWS];  // of this iteration and the next
+// has a huge lse, so that its probabilities are zero. Fragments load from multiples of 16 bytes.
+shared vec4 initial[2][TILE_ROWS / 2];  // of this iteration and the next
 
 FragmentA k[OPERANDS], v[OPERANDS];
 FragmentSum p[SCORES], ds[SCORES], dk[ACCUMULATORS], dv[ACCUMULATORS];
@@ -36,7 +36,8 @@ void prefetch_initial(inout float prefetched[INITIAL_LOADS], Floats lse, Floats 
 void store_initial(uint slot, float prefetched[INITIAL_LOADS]) {
     [[unroll]] for (uint n = 0; n < INITIAL_LOADS; n++) {
         const uint i = gl_LocalInvocationID.x + n * BLOCK;
-        if (i < INITIAL_VALUES) initial[slot][i] = prefetched[n] * (i < TILE_ROWS ? -1 / scale() : -1);
+        if (i < INITIAL_VALUES)
+            initial[slot][i / 4][i % 4] = prefetched[n] * (i < TILE_ROWS ? -1 / scale() : -1);
     }
 }
 
@@ -45,8 +46,9 @@ void store_initial(uint slot, float prefetched[INITIAL_LOADS]) {
 void multiply(uint slot, uint c) {
     [[unroll]] for (uint j = 0; j < COLUMNS; j++)
         [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
-            coopMatLoad(p[r * COLUMNS + j], initial[slot], c + j * FN, 0, gl_CooperativeMatrixLayoutRowMajor);
-            coopMatLoad(ds[r * COLUMNS + j], initial[slot], TILE_ROWS + c + j * FN, 0,
+            coopMatLoad(p[r * COLUMNS + j], initial[slot], (c + j * FN) / 4, 0,
+                        gl_CooperativeMatrixLayoutRowMajor);
+            coopMatLoad(ds[r * COLUMNS + j], initial[slot], (TILE_ROWS + c + j * FN) / 4, 0,
                         gl_CooperativeMatrixLayoutRowMajor);
         }
     const uint queries = slot * 2 * TILE_SIZE, douts = queries + TILE_SIZE;

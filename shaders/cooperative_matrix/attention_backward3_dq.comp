@@ -10,7 +10,8 @@
 
 layout(push_constant, scalar) uniform Push { AttentionBackwardArgs args; };
 
-shared float initial[2 * SUBGROUPS * ROWS];  // per query: -lse / scale(), -delta; see attention_backward3_dkv
+// Per query: -lse / scale(), -delta; see attention_backward3_dkv. Fragments load from multiples of 16 bytes.
+shared vec4 initial[SUBGROUPS * ROWS / 2];
 
 FragmentA q[OPERANDS], dout[OPERANDS];
 FragmentSum p_initial[FRAGMENTS], ds_initial[FRAGMENTS], p[SCORES], ds[SCORES], dq[ACCUMULATORS];
@@ -37,18 +38,19 @@ void prefetch_statistics(inout OwnRows own, Floats lse, Floats delta, uint row, 
 
 // Sets p_initial and ds_initial.
 void set_initial(OwnRows own) {
-    const uint at = 2 * gl_SubgroupID * ROWS;
+    const uint at = gl_SubgroupID * ROWS / 2;
     [[unroll]] for (uint n = 0; n < STATISTICS; n++) {
         const uint i = gl_SubgroupInvocationID + n * LANES;
         if (i < ROWS) {
-            initial[at + i] = -own.lse[n] / scale();
-            initial[at + ROWS + i] = -own.deltas[n];
+            initial[at + i / 4][i % 4] = -own.lse[n] / scale();
+            initial[at + (ROWS + i) / 4][i % 4] = -own.deltas[n];
         }
     }
     subgroup_memory_barrier();
     [[unroll]] for (uint r = 0; r < FRAGMENTS; r++) {
-        coopMatLoad(p_initial[r], initial, at + r * FM, 0, gl_CooperativeMatrixLayoutColumnMajor);
-        coopMatLoad(ds_initial[r], initial, at + ROWS + r * FM, 0, gl_CooperativeMatrixLayoutColumnMajor);
+        coopMatLoad(p_initial[r], initial, at + r * FM / 4, 0, gl_CooperativeMatrixLayoutColumnMajor);
+        coopMatLoad(ds_initial[r], initial, at + (ROWS + r * FM) / 4, 0,
+                    gl_CooperativeMatrixLayoutColumnMajor);
     }
 }
 
