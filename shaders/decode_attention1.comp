@@ -4,6 +4,7 @@
 // softmax is rescaled from block to block, and the groups' sums are added at the end.
 #version 460
 #include "packs.glsl"
+#include "block_sum.glsl"
 
 layout(constant_id = 2) const uint HS = 64;
 layout(push_constant, scalar) uniform Push { DecodeAttentionArgs args; };

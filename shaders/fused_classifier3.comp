@@ -4,6 +4,7 @@
 // the last whole pack are processed separately, and with a WIDTH of 1 all columns are.
 #version 460
 #include "packs.glsl"
+#include "block_sum.glsl"
 
 layout(push_constant, scalar) uniform Push { FusedClassifierArgs args; };
 

@@ -2,6 +2,7 @@
 // aligned. CHUNK is a multiple of WIDTH, so only the last chunk may end with an incomplete pack.
 #version 460
 #include "packs.glsl"
+#include "block_sum.glsl"
 
 layout(push_constant, scalar) uniform Push { GlobalNormArgs args; };
 layout(constant_id = 2) const uint CHUNK = 16384;

@@ -1,6 +1,7 @@
 // One workgroup adds the sums of squares of all chunks, and computes the norm and the factor that clips it.
 #version 460
 #include "util.glsl"
+#include "block_sum.glsl"
 
 layout(push_constant, scalar) uniform Push { GlobalNormFinishArgs args; };
 

@@ -3,6 +3,7 @@
 // invocation reads only channels that it added up itself.
 #version 460
 #include "util.glsl"
+#include "block_sum.glsl"
 
 layout(push_constant, scalar) uniform Push { LayernormForwardArgs args; };
 

@@ -2,6 +2,7 @@
 // a chunk of MUON_CHUNK elements.
 #version 460
 #include "muon.glsl"
+#include "block_sum.glsl"
 
 layout(push_constant, scalar) uniform Push { MuonMomentumArgs args; };
 

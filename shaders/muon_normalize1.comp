@@ -3,6 +3,7 @@
 // if the update is to be skipped.
 #version 460
 #include "muon.glsl"
+#include "block_sum.glsl"
 
 layout(push_constant, scalar) uniform Push { MuonMomentumArgs args; };
 

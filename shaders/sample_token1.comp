@@ -4,6 +4,7 @@
 // step begins. Logits that are not finite give the token -1.
 #version 460
 #include "util.glsl"
+#include "block_sum.glsl"
 
 layout(push_constant, scalar) uniform Push { SampleTokenArgs args; };
 

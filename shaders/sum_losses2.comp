@@ -2,6 +2,7 @@
 // enough for the rows of a step, and makes the order of the additions fixed.
 #version 460
 #include "util.glsl"
+#include "block_sum.glsl"
 
 layout(push_constant, scalar) uniform Push { SumLossesArgs args; };
 

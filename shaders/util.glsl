@@ -1,5 +1,5 @@
 // Included by every kernel: extensions, argument types, workgroup and invocation indices, loads and stores of
-// the storage type, 64-bit row offsets, and reductions over a workgroup.
+// the storage type, and 64-bit row offsets.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference2 : require
 #extension GL_EXT_scalar_block_layout : require
@@ -111,27 +111,3 @@ const uint INFINITY_BITS = 0x7f800000u, MAGNITUDE_BITS = 0x7fffffffu;  // NaN's 
 bool is_finite(float v) { return (floatBitsToUint(v) & INFINITY_BITS) != INFINITY_BITS; }
 float infinity() { return uintBitsToFloat(INFINITY_BITS); }
 float not_a_number() { return uintBitsToFloat(0x7fc00000u); }
-
-// Reductions over the workgroup: every invocation calls them and gets the result. The order of the additions
-// is fixed, so results are bitwise reproducible on a device. A subgroup may be as small as one invocation.
-shared float block_scratch[1024];
-
-float block_sum(float v) {
-    v = subgroupAdd(v);
-    barrier();  // invocations may still read the sums of the previous call
-    if (subgroupElect()) block_scratch[gl_SubgroupID] = v;
-    barrier();
-    float sum = 0;
-    for (uint i = 0; i < gl_NumSubgroups; i++) sum += block_scratch[i];
-    return sum;
-}
-
-float block_max(float v) {
-    v = subgroupMax(v);
-    barrier();
-    if (subgroupElect()) block_scratch[gl_SubgroupID] = v;
-    barrier();
-    float m = block_scratch[0];
-    for (uint i = 1; i < gl_NumSubgroups; i++) m = max(m, block_scratch[i]);
-    return m;
-}

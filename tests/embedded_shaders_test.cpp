@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "dev/vulkan/baselines/baselines.h"
@@ -72,16 +73,6 @@ TEST(EmbeddedShaders, RoundBeforeTheyConvertToFp16) {
     EXPECT_GT(conversions, 100);
 }
 
-// Its place in the workgroup does not tell an invocation's place in the subgroup.
-TEST(EmbeddedShaders, TheProbeOfFragmentsKnowsItsLane) {
-    const uint32_t BUILT_IN = 11, LANE = 41;
-    for (const Module& m : modules())
-        if (m.name.starts_with("matrix_layout"))
-            EXPECT_TRUE(std::ranges::any_of(m.code, [&](const Instruction& i) {
-                return Spirv::opcode(i) == OpDecorate && i[2] == BUILT_IN && i[3] == LANE;
-            })) << m.name;
-}
-
 // The specification wants 16 bytes, and only the alignment of their type promises them to shared arrays.
 TEST(EmbeddedShaders, FragmentsLoadFromVectors) {
     int loads = 0;
@@ -97,4 +88,32 @@ TEST(EmbeddedShaders, FragmentsLoadFromVectors) {
             loads++;
         }
     EXPECT_GT(loads, 100);
+}
+
+// Its place in the workgroup does not tell an invocation's place in the subgroup.
+TEST(EmbeddedShaders, TheProbeOfFragmentsKnowsItsLane) {
+    const uint32_t BUILT_IN = 11, LANE = 41;
+    for (const Module& m : modules())
+        if (m.name.starts_with("matrix_layout"))
+            EXPECT_TRUE(std::ranges::any_of(m.code, [&](const Instruction& i) {
+                return Spirv::opcode(i) == OpDecorate && i[2] == BUILT_IN && i[3] == LANE;
+            })) << m.name;
+}
+
+// Launchers count the shared memory that their kernels use; drivers may also reserve what is declared only.
+TEST(EmbeddedShaders, MatrixKernelsUseAllTheirSharedMemory) {
+    int kernels = 0;
+    for (const Module& m : modules()) {
+        if (!m.uses_matrices()) continue;
+        kernels++;
+        std::set<uint32_t> unused;
+        for (const Instruction& i : m.code)
+            if (Spirv::opcode(i) == OpVariable && i[3] == WORKGROUP) unused.insert(i[2]);
+        for (const Instruction& i : m.code)
+            if (const uint32_t op = Spirv::opcode(i);
+                op != OpVariable && op != OpName && op != OpDecorate && op != OpEntryPoint)
+                for (size_t word = 1; word < i.size(); word++) unused.erase(i[word]);
+        EXPECT_TRUE(unused.empty()) << m.name;
+    }
+    EXPECT_GT(kernels, 10);
 }

@@ -147,8 +147,7 @@ static uint32_t shared_bytes(const Tiling& t, uint32_t tiles, uint32_t staging_p
     const uint32_t staging = shape.in_place ? 0 : rows * (staging_parts * t.chunk / 8 + 1);
     const uint32_t packs =
         std::max(tiles * t.tile_rows * stride + subgroups * staging, subgroups * shape.M * stride);
-    const uint32_t block_scratch = 1024;  // util.glsl declares it in every kernel
-    return 16 * packs + 4 * (2 * subgroups * rows + 4 * t.tile_rows + shape.M * shape.N + block_scratch);
+    return 16 * packs + 4 * (2 * subgroups * rows + 4 * t.tile_rows + shape.M * shape.N);
 }
 
 // The kernels on tensor cores.
