@@ -83,6 +83,12 @@ static const Imitation imitations[] = {
     {"truncating_attention_with_swapped_lanes", "halves lanes", "attention",
      "AttentionGpu/2.MatrixForwardOfFewQueries:AttentionGpu/2.MatrixBackwardOfShortSequences", true},
     {"swapped_lanes_of_layernorm", "lanes", "layernorm", "Layernorm/1.Forward*"},
+    {"smaller_subgroups_layernorm", "subgroups:4:8:8", "layernorm", "Layernorm/0.Forward*", false, "128"},
+    {"larger_subgroups_layernorm", "subgroups:4:8:4", "layernorm", "Layernorm/*.Forward*"},
+    {"larger_subgroups_decode_linear", "subgroups:4:8:4", "decode_linear", "*/0.*"},
+    {"smaller_subgroups_next_token", "subgroups:4:8:8", "next_token", "*/0.*", false, "128"},
+    {"larger_subgroups_next_token", "subgroups:4:8:4", "next_token", "*/0.*"},
+    {"larger_subgroups_decode_attention", "subgroups:4:8:4", "decode_attention", "*/0.*"},
 };
 INSTANTIATE_TEST_SUITE_P(all, ImitatedDevice, testing::ValuesIn(imitations),
                          [](const auto& test) { return std::string(test.param.name); });
@@ -102,5 +108,19 @@ TEST_F(OtherDevices, TruncatingConversionsChangeNoBitAndHideNoOverflow) {
                 << rate;
         std::filesystem::remove_all(data / "nearest");
         std::filesystem::remove_all(data / "truncating");
+    }
+}
+
+TEST_F(OtherDevices, SubgroupsOfUnknownSizeTrainAsTheCpu) {
+    const std::vector<double> cpu = train("cpu", {"-x", "10"}, "cpu");
+    ASSERT_EQ(cpu.size(), 10u);
+    for (const char* words : {"subgroups:4:8:8", "subgroups:4:8:4"}) {
+        setenv("LP_NATIVE_VECTOR_WIDTH", std::string(words) == "subgroups:4:8:8" ? "128" : "256", 1);
+        imitate(words);
+        const std::vector<double> gpu = train("0", {"-x", "10"}, words);
+        ASSERT_EQ(gpu.size(), 10u);
+        for (int i = 0; i < 10; i++) EXPECT_NEAR(gpu[i], cpu[i], 1e-4) << words << " step " << i;
+        const std::string list = expect_run({program, "--list-devices"}).out;
+        EXPECT_NE(list.find("subgroups of 4 to 8 (the driver chooses)"), std::string::npos) << list;
     }
 }

@@ -55,17 +55,16 @@ static bool has_subgroup_operations(const Vulkan& vk, VkPhysicalDevice physical,
 }
 
 bool choose_subgroups(const Vulkan& vk, VkPhysicalDevice physical, DeviceType type, Limits& limits) {
-    VkPhysicalDeviceVulkan11Properties vulkan11 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
     VkPhysicalDeviceVulkan13Properties vulkan13 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES};
-    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &vulkan11};
-    vulkan11.pNext = &vulkan13;
+    VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &vulkan13};
     vk.vkGetPhysicalDeviceProperties2(physical, &properties);
     const VkPhysicalDeviceLimits& have = properties.properties.limits;
     const bool pin = (vulkan13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
                      vulkan13.minSubgroupSize != vulkan13.maxSubgroupSize;
     // The invocations of a subgroup divide registers among them: in the smallest subgroup, each has most.
     // That is also the size that Intel's cooperative matrices need.
-    limits.subgroup_size = pin ? vulkan13.minSubgroupSize : vulkan11.subgroupSize;
+    limits.subgroup_size = vulkan13.minSubgroupSize;
+    limits.has_one_subgroup_size = pin || vulkan13.minSubgroupSize == vulkan13.maxSubgroupSize;
     limits.compiles_slowly = type == DeviceType::software;
     limits.few_registers = limits.subgroup_size < 32 && !limits.compiles_slowly;
     limits.max_block = std::min(have.maxComputeWorkGroupInvocations, have.maxComputeWorkGroupSize[0]);
@@ -118,7 +117,7 @@ void find_fragment_shapes(const Vulkan& vk, VkPhysicalDevice physical,
                           const CooperativeMatrixSupport& support, Limits& limits) {
     const auto list = GetCooperativeMatrixProperties(
         vk.vkGetInstanceProcAddr(vk.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
-    if (support.extensions.empty() || !list) return;
+    if (support.extensions.empty() || !list || !limits.has_one_subgroup_size) return;
     // The kernels keep up to 128 accumulators per invocation: with few registers they spill hundreds, and
     // Mesa 25's compiler for Intel crashes on some of them.
     if (limits.few_registers) return;

@@ -64,6 +64,7 @@ static std::string reason_without(const OptionalFeatures& f, bool supported, con
     if (f.matrix.avoided) return "not used: faulty drivers, or --no-tensor-cores";
     if (f.matrix.extensions.empty())
         return "lacks subgroup votes or shuffles, shaderInt16 or the Vulkan memory model";
+    if (!f.limits.has_one_subgroup_size) return "not used: the driver chooses the size of subgroups";
     if (!supported) return std::string("lacks ") + type_feature;
     if (f.limits.few_registers) return "not used: too few registers";
     return "has no fragment shape that the kernels know";
@@ -91,10 +92,14 @@ std::vector<std::string> feature_lines(const OptionalFeatures& f) {
     tell(f.host_memory_import, "import of host memory", "several processes sum gradients on the CPU");
     tell(f.compiler_statistics, "compiler statistics", "compile_kernels shows no registers");
     std::vector<std::string> lines;
-    lines.push_back(format_string(
-        "subgroups of %u (the device has %s)%s, workgroups of %u, %u KiB of shared memory",
-        f.limits.subgroup_size, sizes.c_str(), f.limits.few_registers ? ", kernels for few registers" : "",
-        f.limits.max_block, f.limits.shared_bytes / 1024));
+    const std::string subgroups =
+        f.limits.has_one_subgroup_size
+            ? format_string("%u (the device has %s)", f.limits.subgroup_size, sizes.c_str())
+            : sizes + " (the driver chooses)";
+    lines.push_back(format_string("subgroups of %s%s, workgroups of %u, %u KiB of shared memory",
+                                  subgroups.c_str(),
+                                  f.limits.few_registers ? ", kernels for few registers" : "",
+                                  f.limits.max_block, f.limits.shared_bytes / 1024));
     lines.push_back("tensor cores: bf16 " +
                     tensor_cores(f, f.limits.bf16_fragment, f.matrix.bf16, "VK_KHR_shader_bfloat16") +
                     ", fp16 " + tensor_cores(f, f.limits.fp16_fragment, f.matrix.fp16, "shaderFloat16"));

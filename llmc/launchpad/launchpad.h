@@ -98,8 +98,11 @@ struct FragmentShape {
 };
 
 struct Limits {
-    uint32_t subgroup_size = 0;  // invocations; pipelines are pinned to it
-    uint32_t max_block = 0;      // invocations in a workgroup
+    uint32_t subgroup_size = 0;  // invocations, at least
+    // Pipelines have subgroups of subgroup_size. Otherwise the driver chooses a size for each (MoltenVK on
+    // Macs with Intel's or AMD's GPUs), and a launcher must not depend on it.
+    bool has_one_subgroup_size = true;
+    uint32_t max_block = 0;  // invocations in a workgroup
     // Loop iterations of an invocation, summed over its loops. Mesa's software devices silently end loops
     // that exceed it: see check_iterations().
     uint32_t max_iterations = ~0u;

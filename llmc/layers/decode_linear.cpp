@@ -170,13 +170,15 @@ static void decode_linear1(LaunchPad& pad, const DecodeLinear<Real>& p, int bloc
     // 65,535: the launchpad may fold larger grids, whose y is taken by the texts
     const uint64_t groups = std::min({blocks, most, uint64_t(65535)});
     args.groups = uint32_t(groups);
+    // whatever the size of subgroups, taking turns covers all rows
+    const bool takes_turns = groups < blocks || !pad.limits().has_one_subgroup_size;
     const uint64_t packs = C / grid.width, per_round = ceil_div(packs, pad.limits().subgroup_size);
     check_iterations(pad, "decode_linear1",
                      ceil_div(blocks, groups) * (per_round * (2 + grid.texts) + 4 * grid.texts) +
                          8 * grid.texts * per_round);
     pad.dispatch<Real>("decode_linear1", {groups, uint32_t(ceil_div(B, grid.texts))},
                        {grid.block, grid.width, grid.packs, grid.rows, grid.texts, uint32_t(p.epilogue),
-                        uint32_t(!p.inp), uint32_t(p.C), groups < blocks},
+                        uint32_t(!p.inp), uint32_t(p.C), takes_turns},
                        args, memory_traffic<Real>(double(OC) * double(C)));
 }
 

@@ -150,7 +150,7 @@ static void layernorm_forward3(LaunchPad& pad, const LayerNormForward<Real>& p, 
     const uint32_t rows_per_group = std::max(1u, uint32_t(block_size) / subgroup);
     const uint32_t packs = uint32_t(ceil_div(p.C / width, subgroup));
     const uint32_t most = pad.limits().few_registers ? MAX_FRUGAL_ROW_ELEMENTS / width : MAX_ROW_PACKS;
-    if (packs > most) return layernorm_forward2(pad, p, 128);
+    if (packs > most || !pad.limits().has_one_subgroup_size) return layernorm_forward2(pad, p, 128);
     pad.dispatch<Real>("layernorm_forward3", {ceil_div(p.num_rows, rows_per_group)},
                        {rows_per_group * subgroup, width, packs, p.added != nullptr}, args, forward_work(p));
 }
