@@ -120,8 +120,14 @@ TEST(FeatureLines, GiveTheReasonForNoTensorCores) {
     EXPECT_EQ(tensor_cores(),
               "tensor cores: bf16 none (lacks VK_KHR_shader_bfloat16), fp16 none (has no fragment shape that "
               "the kernels know)");
+    f.float16_arithmetic = false;
+    EXPECT_NE(tensor_cores().find("bf16 none (lacks shaderFloat16)"), std::string::npos);
     f.limits.few_registers = true;
     EXPECT_NE(tensor_cores().find("fp16 none (not used: too few registers)"), std::string::npos);
+    f.limits.has_one_subgroup_size = false;
+    EXPECT_NE(tensor_cores().find("fp16 none (not used: the driver chooses the size of subgroups)"),
+              std::string::npos);
+    EXPECT_EQ(feature_lines(f)[0].find("subgroups of 32 to 64 (the driver chooses), "), 0u);
     f.matrix.extensions.clear();
     EXPECT_NE(tensor_cores().find("lacks subgroup votes or shuffles"), std::string::npos);
     f.has_matrix_extension = false;

@@ -89,6 +89,8 @@ static const Imitation imitations[] = {
     {"smaller_subgroups_next_token", "subgroups:4:8:8", "next_token", "*/0.*", false, "128"},
     {"larger_subgroups_next_token", "subgroups:4:8:4", "next_token", "*/0.*"},
     {"larger_subgroups_decode_attention", "subgroups:4:8:4", "decode_attention", "*/0.*"},
+    {"matrices_without_16_bits", "no16bit", "layernorm", "Layernorm/0.Forward*", true},
+    {"import_of_any_type", "import", "launchpad", "*RegisteredMemory"},
 };
 INSTANTIATE_TEST_SUITE_P(all, ImitatedDevice, testing::ValuesIn(imitations),
                          [](const auto& test) { return std::string(test.param.name); });

@@ -192,8 +192,7 @@ static VkBuffer create_vk_buffer(LaunchPadState& s, VkDeviceSize bytes, const vo
         info.queueFamilyIndexCount = 2;
         info.pQueueFamilyIndices = families;
     }
-    info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
-                 VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+    info.usage = BUFFER_USAGE;
     VkBuffer buffer;
     VK_CHECK(s.vk.vkCreateBuffer(s.device, &info, nullptr, &buffer));
     return buffer;
@@ -347,9 +346,9 @@ void LaunchPad::register_buffer(void* address, size_t bytes) {
         b.buffer = create_vk_buffer(s, span, &external);
         VkMemoryRequirements needs;
         s.vk.vkGetBufferMemoryRequirements(s.device, b.buffer, &needs);
-        const int memory_type = find_memory_type(s, properties.memoryTypeBits & needs.memoryTypeBits, 0);
-        if (memory_type < 0) fail("%s cannot import memory at %p", s.info.name.c_str(), address);
-        allocate_memory(s, b, span, {uint32_t(memory_type)}, &import);
+        // visible to the host and coherent: Intel's driver would take any type
+        const uint32_t bits = properties.memoryTypeBits & needs.memoryTypeBits;
+        allocate_memory(s, b, span, memory_types_for(s, bits, BufferKind::imported), &import);
     } catch (...) {
         destroy_buffer(s, b);
         throw;

@@ -44,6 +44,16 @@ bool has_extension(const Vulkan& vk, VkPhysicalDevice physical, const char* name
                        [&](const auto& e) { return !strcmp(e.extensionName, name); });
 }
 
+bool can_import_host_memory(const Vulkan& vk, VkPhysicalDevice physical) {
+    if (!has_extension(vk, physical, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) return false;
+    VkPhysicalDeviceExternalBufferInfo info = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO};
+    info.usage = BUFFER_USAGE;
+    info.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+    VkExternalBufferProperties have = {VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES};
+    vk.vkGetPhysicalDeviceExternalBufferProperties(physical, &info, &have);
+    return have.externalMemoryProperties.externalMemoryFeatures & VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT;
+}
+
 // Whether compute kernels can use all of these.
 static bool has_subgroup_operations(const Vulkan& vk, VkPhysicalDevice physical,
                                     VkSubgroupFeatureFlags needed) {
@@ -95,10 +105,12 @@ CooperativeMatrixSupport find_cooperative_matrix_support(const Vulkan& vk, VkPhy
     if (asks_bfloat16) have.matrix.pNext = &have.bfloat16;
     vk.vkGetPhysicalDeviceFeatures2(physical, &have.features2);
     if (!have.matrix.cooperativeMatrix || !have.vulkan12.vulkanMemoryModel ||
-        !have.features2.features.shaderInt16)
+        !have.features2.features.shaderInt16 || !have.vulkan11.storageBuffer16BitAccess)
         return support;
     support.fp16 = have.vulkan12.shaderFloat16;
-    support.bf16 = have.bfloat16.shaderBFloat16Type && have.bfloat16.shaderBFloat16CooperativeMatrix;
+    // glslang declares Float16 for conversions of bf16, too
+    support.bf16 = have.vulkan12.shaderFloat16 && have.bfloat16.shaderBFloat16Type &&
+                   have.bfloat16.shaderBFloat16CooperativeMatrix;
     support.extensions = {matrix};
     request.vulkan13.pNext = &request.matrix;
     request.matrix.cooperativeMatrix = request.vulkan12.vulkanMemoryModel = VK_TRUE;

@@ -52,7 +52,7 @@ OptionalFeatures find_optional_features(const Vulkan& vk, VkPhysicalDevice physi
     found.matrix = find_cooperative_matrix_support(vk, physical, request);
     find_fragment_shapes(vk, physical, found.matrix, found.limits);
     found.memory_budget = has_extension(vk, physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
-    found.host_memory_import = has_extension(vk, physical, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+    found.host_memory_import = can_import_host_memory(vk, physical);
     found.compiler_statistics =
         has_extension(vk, physical, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
     return found;
@@ -63,7 +63,7 @@ static std::string reason_without(const OptionalFeatures& f, bool supported, con
     if (!f.has_matrix_extension) return "lacks VK_KHR_cooperative_matrix";
     if (f.matrix.avoided) return "not used: faulty drivers, or --no-tensor-cores";
     if (f.matrix.extensions.empty())
-        return "lacks subgroup votes or shuffles, shaderInt16 or the Vulkan memory model";
+        return "lacks subgroup votes or shuffles, shaderInt16, 16-bit storage or the Vulkan memory model";
     if (!f.limits.has_one_subgroup_size) return "not used: the driver chooses the size of subgroups";
     if (!supported) return std::string("lacks ") + type_feature;
     if (f.limits.few_registers) return "not used: too few registers";
@@ -100,9 +100,10 @@ std::vector<std::string> feature_lines(const OptionalFeatures& f) {
                                   subgroups.c_str(),
                                   f.limits.few_registers ? ", kernels for few registers" : "",
                                   f.limits.max_block, f.limits.shared_bytes / 1024));
+    const char* const bf16_feature = f.float16_arithmetic ? "VK_KHR_shader_bfloat16" : "shaderFloat16";
     lines.push_back("tensor cores: bf16 " +
-                    tensor_cores(f, f.limits.bf16_fragment, f.matrix.bf16, "VK_KHR_shader_bfloat16") +
-                    ", fp16 " + tensor_cores(f, f.limits.fp16_fragment, f.matrix.fp16, "shaderFloat16"));
+                    tensor_cores(f, f.limits.bf16_fragment, f.matrix.bf16, bf16_feature) + ", fp16 " +
+                    tensor_cores(f, f.limits.fp16_fragment, f.matrix.fp16, "shaderFloat16"));
     if (!has.empty()) lines.push_back("has " + has);
     if (!lacks.empty()) lines.push_back("lacks " + lacks);
     return lines;

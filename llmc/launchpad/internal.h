@@ -42,6 +42,10 @@ std::vector<PhysicalDevice> physical_devices(const Vulkan& vk);  // in the order
 // host: of the host's memory alone, where the device has its own. readback: where the host reads fast
 enum class BufferKind { host_visible, device_only, host, readback, imported };
 
+const VkBufferUsageFlags BUFFER_USAGE = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
+                                        VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
+                                        VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+
 struct Buffer {
     uintptr_t start = 0;  // host address; readable where kind is not device_only
     size_t bytes = 0;
@@ -237,6 +241,7 @@ void find_fragment_shapes(const Vulkan& vk, VkPhysicalDevice physical,
 // that size.
 bool choose_subgroups(const Vulkan& vk, VkPhysicalDevice physical, DeviceType type, Limits& limits);
 bool has_extension(const Vulkan& vk, VkPhysicalDevice physical, const char* name);
+bool can_import_host_memory(const Vulkan& vk, VkPhysicalDevice physical);
 // buffers.cpp
 void choose_memory_mode(LaunchPadState& s);
 // The memory types among `bits` for a kind of buffer, best first: an allocation that fails in one is tried in

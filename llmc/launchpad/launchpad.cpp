@@ -105,7 +105,7 @@ static void read_limits(LaunchPadState& s) {
 static std::vector<const char*> choose_extensions(LaunchPadState& s) {
     auto has = [&](const char* name) { return has_extension(s.vk, s.physical, name); };
     std::vector<const char*> chosen;
-    if (has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) {
+    if (can_import_host_memory(s.vk, s.physical)) {
         chosen.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
         s.import_alignment = 1;  // read_limits() replaces it
     }

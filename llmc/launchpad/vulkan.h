@@ -39,6 +39,7 @@ typedef VkResult(VKAPI_PTR* GetCooperativeMatrixProperties)(VkPhysicalDevice, ui
     X(vkEnumeratePhysicalDevices) \
     X(vkGetPhysicalDeviceProperties2) \
     X(vkGetPhysicalDeviceFeatures2) \
+    X(vkGetPhysicalDeviceExternalBufferProperties) \
     X(vkGetPhysicalDeviceMemoryProperties2) \
     X(vkGetPhysicalDeviceQueueFamilyProperties) \
     X(vkEnumerateDeviceExtensionProperties) \
