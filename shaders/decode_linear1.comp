@@ -33,7 +33,8 @@ vec4 load_stream(Floats p, uint i) {
     return vec4(p.x[i], 0, 0, 0);
 }
 
-// One subgroup normalizes a text's row into shared memory.
+// Each subgroup normalizes a text's row, and stores it to `slot` of shared memory, if there is one. All of a
+// workgroup run this together, since subgroup operations need that after loops of different lengths.
 void normalize(uint slot, uint which) {
     Floats row = float_row(args.stream, which, C);
     float sum = 0, squares = 0;
@@ -45,6 +46,7 @@ void normalize(uint slot, uint which) {
         squares += pack_sum(d * d);
     }
     const float rstd = 1.0 / sqrt(subgroupAdd(squares) / C + 1e-5);
+    if (slot >= TEXTS) return;
     for (uint i = gl_SubgroupInvocationID; i < ROW_PACKS; i += gl_SubgroupSize) {
         const mat2x4 gain = load_wide(args.gain, i), shift = load_wide(args.shift, i);
         [[unroll]] for (uint four = 0; four < FOURS; four++) {
@@ -85,8 +87,8 @@ void compute_rows(uint first_row, uint first_text, bool has_norm) {
             }
         }
         if (NORM && !has_norm && start == 0) {
-            for (uint t = gl_SubgroupID; t < TEXTS; t += gl_NumSubgroups)
-                normalize(t, min(first_text + t, last_text));
+            for (uint t = 0; t < TEXTS; t += gl_NumSubgroups)
+                normalize(t + gl_SubgroupID, min(first_text + t + gl_SubgroupID, last_text));
             barrier();
         }
         [[unroll]] for (uint t = 0; t < TEXTS; t++) {

@@ -2,6 +2,9 @@
 // once, with 16-byte accesses, and there are no barriers. Versions 1 and 2 read each row three times. A sum
 // is rounded to the storage type before the statistics are computed: the backward pass combines them with the
 // stored sum.
+//
+// Vulkan lets invocations meet again for a subgroup operation only where the whole workgroup takes the same
+// way. So subgroups past the last row compute it again and store nothing.
 #version 460
 #include "packs.glsl"
 
@@ -11,8 +14,9 @@ layout(constant_id = 2) const uint PACKS = 8;  // of a row, per invocation of th
 layout(constant_id = 3) const bool ADDS = false;
 
 void main() {
-    const uint64_t row = uint64_t(group_index()) * gl_NumSubgroups + gl_SubgroupID;
-    if (row >= uint64_t(args.num_rows)) return;
+    const uint64_t at_row = uint64_t(group_index()) * gl_NumSubgroups + gl_SubgroupID;
+    const bool stores = at_row < uint64_t(args.num_rows);
+    const uint64_t row = stores ? at_row : uint64_t(args.num_rows - 1);
     const uint packs = args.C / WIDTH, first = gl_SubgroupInvocationID;
     Reals inp = real_row(args.inp, row, args.C), added = real_row(args.added, row, args.C);
     Reals sums = real_row(args.sum, row, args.C), outp = real_row(args.outp, row, args.C);
@@ -28,7 +32,7 @@ void main() {
     }
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uint i = first + k * gl_SubgroupSize;
-        if (ADDS && i < packs) store_wide(sums, i, x[k]);
+        if (ADDS && stores && i < packs) store_wide(sums, i, x[k]);
     }
     const float mean = subgroupAdd(sum) / args.C;
     float squares = 0;
@@ -39,11 +43,11 @@ void main() {
     const float rstd = 1.0 / sqrt(subgroupAdd(squares) / args.C + 1e-5);
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uint i = first + k * gl_SubgroupSize;
-        if (i >= packs) continue;
+        if (!stores || i >= packs) continue;
         const mat2x4 scaled = matrixCompMult((x[k] - mean) * rstd, load_wide(args.weight, i));
         store_wide(outp, i, scaled + load_wide(args.bias, i));
     }
-    if (subgroupElect()) {
+    if (stores && first == 0) {
         float_row(args.mean, row, 1).x[0] = mean;
         float_row(args.rstd, row, 1).x[0] = rstd;
     }

@@ -13,7 +13,7 @@ shared uint subgroup_uints[MAX_SUBGROUPS];
 shared uint64_t subgroup_sums[MAX_SUBGROUPS];
 shared int chosen;
 
-uint text, first, end;  // the range of token numbers of this subgroup
+uint text, range, first, end;  // of this subgroup: `range` token numbers, or fewer, from `first` to `end`
 
 // Sums over the workgroup and a subgroup. 64-bit values are below 2^49 and added in two parts, since devices
 // need not have 64-bit subgroup operations.
@@ -148,11 +148,13 @@ void choose_likeliest(float maximum) {
     if (gl_LocalInvocationID.x == 0) chosen = int(best);
 }
 
-// The token of this subgroup's range at which the sum of the kept weights exceeds `threshold`.
-void choose_in_range(Kept kept, uint ties, uint64_t threshold) {
+// Chooses the token at which the sum of the kept weights exceeds `threshold`, if it is in this subgroup's
+// range. All subgroups search, since subgroup operations need that after branches.
+void choose_in_range(Kept kept, uint ties, uint64_t threshold, bool is_here) {
     uint64_t sum = 0;
-    for (uint start = first; start < end; start += gl_SubgroupSize) {
-        const uint token = start + gl_SubgroupInvocationID;
+    uint found = 0xffffffffu;
+    for (uint start = 0; start < range; start += gl_SubgroupSize) {
+        const uint token = first + start + gl_SubgroupInvocationID;
         uint w = token < end ? weight(token) : 0;
         const uint tie = w == kept.cut && token < end ? 1 : 0;
         const uint ties_before = subgroupExclusiveAdd(tie);
@@ -161,12 +163,10 @@ void choose_in_range(Kept kept, uint ties, uint64_t threshold) {
         const uint64_t up_to_here =
             sum + (uint64_t(subgroupInclusiveAdd(w >> 16)) << 16) + subgroupInclusiveAdd(w & 0xffffu);
         const uint hit = subgroupMin(up_to_here > threshold ? token : 0xffffffffu);
-        if (hit != 0xffffffffu) {
-            if (subgroupElect()) chosen = int(hit);
-            return;
-        }
+        found = min(found, hit);
         sum += (uint64_t(subgroupAdd(w >> 16)) << 16) + subgroupAdd(w & 0xffffu);
     }
+    if (is_here && gl_SubgroupInvocationID == 0) chosen = int(found);
 }
 
 void choose_random(float maximum, uint coin) {
@@ -204,7 +204,7 @@ void choose_random(float maximum, uint coin) {
         left -= taken;
     }
     const uint64_t threshold = scaled_down(total, coin);
-    if (before <= threshold && threshold < before + mine) choose_in_range(kept, my_ties, threshold - before);
+    choose_in_range(kept, my_ties, threshold - before, before <= threshold && threshold < before + mine);
 }
 
 uint next_coin() {  // 24 bits; see random_u32() of llmc/layers/sampler.h
@@ -220,7 +220,8 @@ uint next_coin() {  // 24 bits; see random_u32() of llmc/layers/sampler.h
 void main() {
     text = group_index();
     if (text >= uint(args.num_texts)) return;
-    const uint V = args.V, range = (V + gl_NumSubgroups - 1) / gl_NumSubgroups;
+    const uint V = args.V;
+    range = (V + gl_NumSubgroups - 1) / gl_NumSubgroups;
     first = min(gl_SubgroupID * range, V);
     end = min(first + range, V);
     const int position = args.positions.x[text] + 1;
