@@ -30,6 +30,19 @@ void add(mat2x4 x[IN_FLIGHT], uint count) {
     sum = sum * exp2((before - largest) * LOG2E) + ((exps.x + exps.y) + (exps.z + exps.w));
 }
 
+// Element i of a pack, and setting it. The element of a row that is the target is loaded and stored as a part
+// of its pack: compilers may reorder accesses of different widths (Metal's types do not alias).
+float element(mat2x4 x, uint i) {
+    float v = x[0][0];
+    [[unroll]] for (uint k = 1; k < WIDTH; k++)
+        if (i == k) v = x[k / 4][k % 4];
+    return v;
+}
+void set_element(inout mat2x4 x, uint i, float v) {
+    [[unroll]] for (uint k = 0; k < WIDTH; k++)
+        if (i == k) x[k / 4][k % 4] = v;
+}
+
 void main() {
     const uint row = group_index();
     if (row >= args.num_rows) return;
@@ -57,18 +70,29 @@ void main() {
     // true in the invocation that overwrites the target's pack or column
     const bool has_target =
         first == (target < whole * WIDTH ? target / WIDTH : target - whole * WIDTH) % BLOCK;
-    const float at_target = has_target ? load(logits, target) : 0;
+    const uint target_pack = has_target && target < whole * WIDTH ? target / WIDTH : ~0u;
+    float at_target = 0;
+    if (target_pack != ~0u)
+        at_target = element(load_wide(logits, target_pack), target % WIDTH);
+    else if (has_target)
+        at_target = load(logits, target);
     if (has_target) args.losses.x[row] = valid ? log(row_sum) + row_largest - at_target : not_a_number();
     if (args.write_gradients == 0) return;
 
     const float factor = valid ? args.dloss / row_sum : not_a_number();
+    // Rounded as store() does it, and not changed by the rounding of a whole pack.
+    const float target_gradient =
+        stored(vec4(exp2((at_target - row_largest) * LOG2E) * factor - args.dloss)).x;
     // from the end of the row: the first pass read it last, so it is the most likely to be still cached
-    for (uint c = whole * WIDTH + first; c < args.Vp; c += BLOCK)
-        store(logits, c, c < V ? exp2((load(logits, c) - row_largest) * LOG2E) * factor : 0);
+    for (uint c = whole * WIDTH + first; c < args.Vp; c += BLOCK) {
+        const float gradient = c < V ? exp2((load(logits, c) - row_largest) * LOG2E) * factor : 0;
+        store(logits, c, c == target ? target_gradient : gradient);
+    }
     uint count = whole > first ? (whole - first + BLOCK - 1) / BLOCK : 0;  // whole packs of this invocation
     for (; count % IN_FLIGHT != 0; count--) {
         x[0] = load_wide(logits, first + (count - 1) * BLOCK);
         [[unroll]] for (uint k = 0; k < FOURS; k++) x[0][k] = exp2((x[0][k] - row_largest) * LOG2E) * factor;
+        if (first + (count - 1) * BLOCK == target_pack) set_element(x[0], target % WIDTH, target_gradient);
         store_wide_ties_away(logits, first + (count - 1) * BLOCK, x[0]);
     }
     for (; count > 0; count -= IN_FLIGHT) {
@@ -77,8 +101,8 @@ void main() {
         [[unroll]] for (uint j = 0; j < IN_FLIGHT; j++) {
             [[unroll]] for (uint k = 0; k < FOURS; k++)
                 x[j][k] = exp2((x[j][k] - row_largest) * LOG2E) * factor;
+            if (start + j * BLOCK == target_pack) set_element(x[j], target % WIDTH, target_gradient);
             store_wide_ties_away(logits, start + j * BLOCK, x[j]);
         }
     }
-    if (has_target) store(logits, target, exp2((at_target - row_largest) * LOG2E) * factor - args.dloss);
 }
