@@ -217,7 +217,7 @@ TEST(BpeTrainer, ReadsAnyBytes) {
 // Documents that end at a blank line have no words across it, and marks are not words.
 TEST(BpeTrainer, WordsAreThoseThatAreEncoded) {
     const std::string text = three_times("x<|endoftext|>\n\n");
-    EXPECT_EQ(train(text, {.vocab_size = 300}, {.split = "endoftext"}).vocab_size(), 257);
+    EXPECT_EQ(train(text, {.vocab_size = 300}, {.split = DocumentSplit::end_of_text}).vocab_size(), 257);
     EXPECT_GT(train(text, {.vocab_size = 300}).vocab_size(), 257);
     EXPECT_EQ(train("zz\n", {.vocab_size = 300, .min_frequency = 1}).vocab_size(), 258);
     EXPECT_EQ(train("{\"text\": \"zz\"}\n", {.vocab_size = 300, .min_frequency = 1}, {.field = "text"})
