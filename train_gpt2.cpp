@@ -405,6 +405,7 @@ int main(int argc, char** argv) {
         job->agree([&] { runs = parse_options(argc, argv, options); });
         check_same_options(options, *job);
         if (!runs) return 0;
+        job->set_ending(options.timeout * 60, "");
         job->form_nodes(options.ranks_per_node);
         options.num_nodes = job->num_nodes;
         if (options.machine.threads) use_threads(options.machine.threads);

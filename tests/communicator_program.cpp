@@ -12,7 +12,11 @@
 
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
+<<<<<<< HEAD
 #include "llmc/base/os.h"
+=======
+#include "llmc/base/file.h"
+>>>>>>> dc788b3 (distributed: Every rank sees another one's death, and a wait has an end)
 #include "llmc/distributed/communicator.h"
 
 static void expect(bool condition, const char* what) {
@@ -159,21 +163,48 @@ static void wrong_messages(Communicator& c, const std::string& which) {
     fail("not refused");
 }
 
-// The last rank dies, leaves or throws while the others wait for it.
+// Stops this process, all its threads, for longer than any test waits; leaves nothing behind.
+static void stop_for_a_while() {
+    if (fork() == 0) {
+        const pid_t parent = getppid();
+        sleep(40);
+        kill(parent, SIGKILL);
+        _exit(0);
+    }
+    raise(SIGSTOP);
+}
+
+// The last rank, or rank 0 ("kill0"), dies, leaves, throws or hangs while the others wait for it.
 static void loss(Communicator& c, const std::string& how) {
     const size_t word = how.find('-');
-    const std::string end = how.substr(0, word), wait = how.substr(word + 1);
-    if (c.rank == c.size - 1) {
+    std::string end = how.substr(0, word), wait = how.substr(word + 1);
+    const bool first = end.ends_with('0');
+    if (first) end.pop_back();
+    const int lost = first ? 0 : c.size - 1;
+    c.set_ending(end == "stop" ? 8 : 1200, end == "stop" ? "resume somewhere" : "");
+    if (c.rank == lost) {
         usleep(300000);  // until the others block
         if (end == "kill") raise(SIGKILL);
+        if (end == "stop") stop_for_a_while();
         if (end == "throw") fail("lost its way");
         if (end == "exit") _exit(0);
     }
     char data;
     if (wait == "node") c.node_barrier();
     if (wait == "gather") c.gather("");
-    if (wait == "exchange") c.exchange({}, {{c.size - 1, &data, 1}});
+    if (wait == "exchange") c.exchange({}, {{lost, &data, 1}});
     fail("did not wait");
+}
+
+// The last rank reads files for longer than the timeout.
+static void slow(Communicator& c, const std::string&) {
+    c.set_ending(3, "");
+    const double begin = now();
+    while (c.rank == c.size - 1 && now() < begin + 8) {
+        first_bytes("/proc/self/cmdline", 10);
+        usleep(200000);
+    }
+    c.gather("");
 }
 
 // Does a little of everything until it is killed after some microseconds.
@@ -236,7 +267,7 @@ static void latency(Communicator& c, const std::string&) {
 int main(int argc, char** argv) {
     const std::map<std::string, void (*)(Communicator&, const std::string&)> scenarios = {
         {"ranks", ranks}, {"everything", everything}, {"wrong", wrong_messages}, {"loss", loss},
-        {"busy", busy},   {"space", space},           {"latency", latency}};
+        {"busy", busy},   {"space", space},           {"latency", latency},      {"slow", slow}};
     prepare_standard_streams();
     try {
         const auto communicator = join_job();

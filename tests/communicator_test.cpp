@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "llmc/base/clock.h"
+#include "llmc/base/os.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
@@ -214,14 +215,51 @@ TEST(Communicator, RankThatThrowsEndsTheJob) {
         expect_loss({3, std::string("throw-") + wait, "rank 2: lost its way\n"});
 }
 
-// Ranks notice the loss on their own.
+static std::string died(int rank) {
+    return format_string("rank %d on %s has died\n", rank, host_name().c_str());
+}
+
+// Ranks notice the loss on their own, wherever they wait, and on whichever machine the rank was.
 TEST(Communicator, RankThatDiesEndsTheJob) {
     NEED_MPI();
     if (!is_open_mpi()) GTEST_SKIP() << "only Open MPI's mpirun can leave a dead process to the others";
-    const JobOptions survive = {.survive_death = true};
-    for (const char* wait : {"node", "gather", "exchange"})
-        expect_loss({3, std::string("kill-") + wait, "rank 2 has died\n", survive});
-    expect_loss({3, "exit-node", "rank 2 has died\n", survive});
+    for (const char* variable : {"NOTHING=1", "RANKS_PER_NODE=1"}) {
+        const JobOptions survive = {.variable = variable, .survive_death = true};
+        for (const char* wait : {"gather", "exchange"})
+            expect_loss({3, std::string("kill-") + wait, died(2), survive});
+        expect_loss({3, "exit-gather", died(2), survive});
+        expect_loss({3, "kill0-gather", died(0), survive});
+    }
+    expect_loss({3, "kill-node", died(2), {.survive_death = true}});
+}
+
+// A rank that is stopped, like one whose GPU hangs, neither dies nor arrives.
+TEST(Communicator, RankThatHangsEndsTheJobAfterTheTimeout) {
+    NEED_MPI();
+    const std::string host = host_name();
+    for (const int rank : {0, 2}) {
+        SCOPED_TRACE(rank);
+        const double start = now();
+        const ProgramResult result =
+            run_job(3, {"loss", rank ? "stop-gather" : "stop0-gather"}, {.variable = "RANKS_PER_NODE=1"});
+        EXPECT_LT(now() - start, 30);
+        const std::string waits = format_string("waiting for rank %d on %s for 4 s\n", rank, host.c_str());
+        EXPECT_EQ(occurrences(result.err, waits), 1) << result.err;
+        EXPECT_EQ(
+            occurrences(result.err, format_string("the job waited for rank %d on %s for 8 s (--timeout); "
+                                                  "resume somewhere\n",
+                                                  rank, host.c_str())),
+            1)
+            << result.err;
+    }
+}
+
+// A rank that reads a file makes progress, however long it takes.
+TEST(Communicator, RankThatReadsFilesIsWaitedFor) {
+    NEED_MPI();
+    const ProgramResult result = run_job(2, {"slow"});
+    expect_done(result);
+    EXPECT_EQ(result.err.find("waiting"), std::string::npos) << result.err;
 }
 
 // With a launcher that ends the job, either the ranks or the launcher are first to name the dead one.
@@ -237,7 +275,7 @@ TEST(Communicator, KillsAtRandomMomentsLeaveNothingBehind) {
         EXPECT_NE(result.status, 0);
         const std::string rank = "rank " + std::to_string(processes - 1);
         const int lines =
-            occurrences(result.err, rank + " has died\n") + occurrences(result.err, "process " + rank);
+            occurrences(result.err, died(processes - 1)) + occurrences(result.err, "process " + rank);
         EXPECT_TRUE(lines >= 1 || !is_open_mpi()) << result.err;
         expect_no_shared_files();
     }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "llmc/base/error.h"
+#include "llmc/base/heartbeat.h"
 #include "llmc/base/signals.h"
 #include "llmc/base/system_files.h"
 
@@ -93,6 +94,7 @@ uint64_t size_of(const File& file, const std::string& path) { return status_of(f
 
 size_t read_some(const File& file, const std::string& path, void* to, size_t bytes) {
     const size_t count = fread(to, 1, bytes, file.get());
+    heartbeats++;
     if (ferror(file.get())) fail_file("cannot read", path, errno);
     return count;
 }
@@ -105,6 +107,7 @@ size_t read_stream(const File& file, const std::string& path, void* to, size_t b
         if (count < 0) fail_file("cannot read", path, errno);
         if (count == 0) break;
         filled += size_t(count);
+        heartbeats++;
     }
     return filled;
 }
@@ -272,6 +275,7 @@ size_t write_bytes(int descriptor, std::string_view bytes) {
         if (count == 0) errno = ENOSPC;
         if (count <= 0) break;
         done += size_t(count);
+        heartbeats++;
     }
     return done;
 }

@@ -13,11 +13,14 @@
 #include "llmc/base/error.h"
 #include "llmc/distributed/node_barrier.h"
 #include "llmc/distributed/transport.h"
+#include "llmc/distributed/watch.h"
+#include "llmc/base/os.h"
 
 // The process is in one job at most. It stays here until the rank has left normally, for abort_job().
 struct Job {
     Transport transport;
     std::optional<NodeBarrier> barrier;
+    std::unique_ptr<Watch> watch;
     std::string agreed_error;  // the last one that agree() threw
     int agreed_rank = 0;       // where it happened
 };
@@ -30,6 +33,7 @@ static std::optional<Job> job;
     const bool prints = !other_rank_prints && (!job || !job->barrier || job->barrier->claim_abort());
     if (prints) fprintf(stderr, "%s\n", line.c_str());
     fflush(nullptr);
+    if (prints && job && job->watch) job->watch->end_others();
     if (!prints)
         std::this_thread::sleep_for(std::chrono::seconds(2));  // the other rank ends this process meanwhile
     if (job) job->transport.abort();
@@ -45,8 +49,15 @@ void abort_job(const std::string& message) {
 
 Communicator::~Communicator() {
     if (!job || std::uncaught_exceptions() > exceptions) return;
+    if (job->watch) job->watch->leave();
     job->transport.leave();
     job.reset();
+}
+
+void Communicator::set_ending(double timeout_seconds, const std::string& advice) {
+    if (!job) return;
+    job->watch->set_timeout(timeout_seconds);
+    job->watch->set_advice(advice);
 }
 
 // --- joining ---
@@ -85,8 +96,29 @@ std::unique_ptr<Communicator> join_job() {
         job.emplace().transport = std::move(transport);
         communicator->rank = job->transport.rank;
         communicator->size = job->transport.size;
+        communicator->watch_ranks();
     }
     return communicator;
+}
+
+void Communicator::watch_ranks() {
+    WatchedRanks ranks = {.rank = rank, .hosts = gather(host_name()), .machines = job->transport.machines};
+    auto watch = std::make_unique<Watch>(ranks);
+    const std::string address = gather(rank == 0 ? watch->listen() : "").front();
+    bool connected = true;
+    if (rank > 0)
+        connected = watch->connect(address);
+    else if (!address.empty())
+        watch->accept_all();
+    const std::vector<std::string> failed = gather(connected ? "" : "not connected");
+    for (int r = 0; rank == 0 && r < size; r++)
+        if (!failed[r].empty())
+            warn(
+                "rank %d on %s cannot connect to rank 0 on %s by TCP, so nobody notices if it dies: let the "
+                "job's machines connect to each other",
+                r, ranks.hosts[r].c_str(), ranks.hosts[0].c_str());
+    job->watch = std::move(watch);
+    job->watch->start();
 }
 
 void Communicator::form_nodes(int ranks_per_node) {
@@ -107,15 +139,10 @@ void Communicator::form_nodes(int ranks_per_node) {
 
 // --- collective functions ---
 
-[[noreturn]] static void end_with_dead_rank(int rank) { end_job(format_string("rank %d has died", rank)); }
-
 void Communicator::wait(Requests& requests) {
+    const Watch::Waiting waiting(job->watch);
     Polling polling;
-    while (!job->transport.done(requests)) {
-        const bool check = polling.pause() && job->barrier;
-        const int dead = check ? job->barrier->find_dead() : -1;
-        if (dead >= 0) end_with_dead_rank(first_ranks[node] + dead);
-    }
+    while (!job->transport.done(requests)) polling.pause();
 }
 
 void Communicator::broadcast(void* data, size_t bytes, int root) {
@@ -213,15 +240,15 @@ void Communicator::open_node_barrier() {
     SharedMemory memory = map_shared(NodeBarrier::bytes(), "the processes' barrier");
     std::optional<NodeBarrier> barrier;
     agree([&] {
-        if (local_size > 1) barrier.emplace(std::move(memory), local_rank, local_size);
+        if (local_size > 1) barrier.emplace(std::move(memory), local_size);
     });
-    // only now all ranks hold their locks
     if (barrier) job->barrier.emplace(std::move(*barrier));
 }
 
 void Communicator::node_barrier() {
-    const int dead = local_size > 1 ? job->barrier->wait() : -1;
-    if (dead >= 0) end_with_dead_rank(first_ranks[node] + dead);
+    if (local_size == 1) return;
+    const Watch::Waiting waiting(job->watch);
+    job->barrier->wait();
 }
 
 // --- messages ---

@@ -3,7 +3,8 @@
 // memory. A program that was started without them is a job of one rank, for which all functions work too.
 //
 // Every rank calls the same collective functions in the same order, from the thread that called join_job().
-// A rank that fails or dies ends the whole job within seconds: see abort_job().
+// A rank that fails or dies ends the whole job within seconds, and one that hangs after a timeout: see
+// abort_job() and watch.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +47,11 @@ struct Communicator {
     // several. Rank 0's number holds for all.
     void form_nodes(int ranks_per_node = 0);
 
+    // How long the ranks wait for one that makes no progress before the job ends (20 minutes unless it is
+    // set), and where it can be resumed, for the line of a job that ends since a rank has died or hangs. Not
+    // collective.
+    void set_ending(double timeout_seconds, const std::string& advice);
+
     // Collective functions. A rank's results are bit-identical to every other rank's.
     void broadcast(void* data, size_t bytes, int root);
     void all_reduce_sum(double* values, int count);  // adds in the order of ranks
@@ -75,6 +81,7 @@ struct Communicator {
 
     Communicator() = default;
     friend std::unique_ptr<Communicator> join_job();
+    void watch_ranks();
     void open_node_barrier();
     void wait(Requests& requests);
     void all_gather(const void* mine, size_t bytes, void* all);
@@ -88,7 +95,7 @@ std::unique_ptr<Communicator> join_job();
 
 // Prints the message as one line, preceded by the rank ("rank 3: ..."), ends all processes of the job, and
 // exits with status 1. A program calls it for each error after join_job(), also after its communicator is
-// gone. The same happens to a job in which a rank waits for one that has died ("rank 3 has died").
+// gone.
 [[noreturn]] void abort_job(const std::string& message);
 
 bool built_with_mpi();

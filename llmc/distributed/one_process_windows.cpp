@@ -5,6 +5,7 @@
 #include "llmc/base/error.h"
 #include "llmc/distributed/node_barrier.h"
 #include "llmc/distributed/transport.h"
+#include "llmc/distributed/watch.h"
 
 bool built_with_mpi() { return false; }
 
@@ -39,14 +40,26 @@ void SharedMemory::close_file() {}
 struct NodeState {};
 
 size_t NodeBarrier::bytes() { return 1; }
-NodeBarrier::NodeBarrier(SharedMemory shared, int my_local_rank, int ranks_of_node)
+NodeBarrier::NodeBarrier(SharedMemory shared, int ranks_of_node)
     : memory(std::move(shared)),
       state(*reinterpret_cast<NodeState*>(memory.address)),
-      local_rank(my_local_rank),
       local_size(ranks_of_node) {
     refuse();
 }
-int NodeBarrier::wait() { refuse(); }
-int NodeBarrier::find_dead() const { return -1; }
+void NodeBarrier::wait() { refuse(); }
 bool NodeBarrier::claim_abort() { return true; }
-bool Polling::pause() { return true; }
+void Polling::pause() {}
+
+struct Watch::Thread {};
+Watch::Watch(WatchedRanks) {}
+Watch::~Watch() {}
+std::string Watch::listen() { refuse(); }
+bool Watch::connect(const std::string&) { refuse(); }
+void Watch::accept_all() {}
+void Watch::start() {}
+Watch::Waiting::Waiting(const std::unique_ptr<Watch>& of) : watch(of.get()) {}
+Watch::Waiting::~Waiting() {}
+void Watch::set_timeout(double) {}
+void Watch::set_advice(const std::string&) {}
+void Watch::leave() {}
+void Watch::end_others() {}

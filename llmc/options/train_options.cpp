@@ -177,6 +177,10 @@ static void add_device_options(OptionTable& t, Options& o) {
     t.add("-z,--zero-stage", o.zero_stage,
           "several processes divide the optimizer's state (stage 1), whether 0 or 1")
         .between(0, 1);
+    t.add("--timeout", o.timeout,
+          "with several processes: minutes that they wait for one that makes no progress before the job ends")
+        .between(0.01, 1e6)
+        .not_saved();
     t.add("--ranks-per-node", o.ranks_per_node, "for tests: processes that share memory; 0: all of a machine")
         .not_saved();
     t.add("--list-devices", o.list_devices, "list the Vulkan devices and what they lack, and exit")

@@ -51,6 +51,7 @@ struct Options {
     int recompute = 1;  // RECOMPUTE_GELU
     Offload offload = Offload::none;
     int zero_stage = 1;      // 0 or 1: the optimizer's state is divided among the processes
+    double timeout = 20;     // minutes that processes wait for one that makes no progress
     int ranks_per_node = 0;  // processes that share memory; 0: all of a machine
     SamplerOptions sampler = {};
     std::string hellaswag_file = "dev/data/hellaswag/hellaswag_val.bin";  // llm.c's

@@ -21,6 +21,7 @@ void Run<Real>::loop() {
             verdict = judge.judge(stats.loss, stats.gradient_norm, stats.gradient_scale);
             return verdict.applied();
         };
+    job.set_ending(options.timeout * 60, where_to_resume());
     progress.restart_clock();
     try {
         for (int step = inputs.start.step; advance(step);) step++;
@@ -190,6 +191,7 @@ void Run<Real>::save(int step, const DataPosition& position, WrittenFor reason) 
         fail("%s; %s", message_for(error).c_str(), where_to_resume().c_str());
     }
     saved = step;
+    job.set_ending(options.timeout * 60, where_to_resume());
     healthy = last_healthy;
     extra.erase(step);
     if (reason != WrittenFor::schedule) extra[step] = reason;
