@@ -12,11 +12,8 @@
 
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
-<<<<<<< HEAD
-#include "llmc/base/os.h"
-=======
 #include "llmc/base/file.h"
->>>>>>> dc788b3 (distributed: Every rank sees another one's death, and a wait has an end)
+#include "llmc/base/os.h"
 #include "llmc/distributed/communicator.h"
 
 static void expect(bool condition, const char* what) {
@@ -145,12 +142,34 @@ static void exchanges(Communicator& c) {
     c.exchange({}, {});
 }
 
+// Exchanges that are under way while the ranks compute and call other functions, finished in another order.
+static void exchanges_at_once(Communicator& c) {
+    const int count = 5;
+    std::vector<std::vector<unsigned char>> sent, received(count);
+    std::vector<std::shared_ptr<Exchange>> under_way;
+    const int to = (c.rank + 1) % c.size, from = (c.rank + c.size - 1) % c.size;
+    for (int i = 0; i < count; i++) {
+        const size_t bytes = 300000 * size_t(i) + 1;
+        sent.push_back(contents(bytes, c.rank, i));
+        received[i].resize(bytes);
+        under_way.push_back(
+            c.begin_exchange({{to, sent[i].data(), bytes}}, {{from, received[i].data(), bytes}}));
+        c.gather("between");
+    }
+    for (const int i : {4, 0, 2, 1, 3}) {
+        c.finish(under_way[i]);
+        c.finish(under_way[i]);
+        EXPECT(received[i] == contents(received[i].size(), from, i));
+    }
+}
+
 static void everything(Communicator& c, const std::string&) {
     reductions(c);
     broadcasts(c);
     shared(c);
     barriers(c);
     if (c.size > 1) exchanges(c);
+    if (c.size > 1) exchanges_at_once(c);
 }
 
 // Both sides disagree about the size, or the rank does not exist.

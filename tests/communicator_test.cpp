@@ -10,6 +10,7 @@
 
 #include "llmc/base/clock.h"
 #include "llmc/base/os.h"
+#include "llmc/distributed/transport.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
@@ -105,6 +106,35 @@ TEST(Communicator, NodesAreMachinesOrPartsOfThem) {
               }),
               "2 ranks per node: ranks 2 and 3 would be one node, but run on two machines; use a number that "
               "divides the ranks of each machine");
+}
+
+// One packet for each rank, whose pieces are the messages in their order, neighbours joined; ranks in an
+// order that begins after this one. Longer ones are cut.
+TEST(Communicator, MessagesToARankArePackedTogether) {
+    char data[100];
+    const std::vector<Message> messages = {{0, data, 4},      {2, data + 50, 3}, {0, data + 4, 6},
+                                           {0, data + 20, 5}, {1, nullptr, 0},   {3, data + 60, 1}};
+    const auto text = [&](size_t max_part, int first, bool ascending) {
+        std::string all;
+        for (const Packet& p : packets_of(messages, max_part, 4, first, ascending)) {
+            all += format_string("%d:", p.rank);
+            size_t bytes = 0;
+            for (const auto& [at, n] : p.pieces) {
+                all += format_string(" %d+%zu", int(static_cast<char*>(at) - data), n);
+                bytes += n;
+            }
+            all += "; ";
+            EXPECT_EQ(bytes, p.bytes);
+        }
+        return all;
+    };
+    EXPECT_EQ(text(100, 1, true), "2: 50+3; 3: 60+1; 0: 0+10 20+5; 1:; ");
+    EXPECT_EQ(text(100, 1, false), "0: 0+10 20+5; 3: 60+1; 2: 50+3; 1:; ");
+    EXPECT_EQ(text(7, 3, true), "0: 0+7; 0: 7+3 20+4; 0: 24+1; 1:; 2: 50+3; 3: 60+1; ");
+    EXPECT_EQ(message_of([&] {
+                  packets_of({{4, data, 1}}, 7, 4, 0, true);
+              }),
+              "message: there is no rank 4 among 4");
 }
 
 TEST(Communicator, BuildWithoutMpi) {

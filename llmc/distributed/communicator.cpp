@@ -3,24 +3,52 @@
 #include "llmc/distributed/communicator.h"
 
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "llmc/base/error.h"
+#include "llmc/base/os.h"
 #include "llmc/distributed/node_barrier.h"
 #include "llmc/distributed/transport.h"
 #include "llmc/distributed/watch.h"
-#include "llmc/base/os.h"
+
+struct Exchange {
+    std::vector<Packet> sends, receives;
+    std::shared_ptr<Requests> requests = nullptr;  // null: not begun
+    std::atomic<bool> done = false;
+    std::exception_ptr error = nullptr;
+};
+
+// Exchanges, one after another. They advance whenever a thread calls advance(): their own, or one that waits
+// for them. Calls of the transport hold the mutex.
+struct Exchanges {
+    std::mutex mutex;
+    std::deque<std::shared_ptr<Exchange>> queue;
+    std::condition_variable changed;
+    std::thread thread;
+    bool stops = false;
+
+    void begin(const Transport& transport, const std::shared_ptr<Exchange>& exchange);
+    void advance(const Transport& transport);
+    void run(const Transport& transport);
+    void stop();
+    ~Exchanges() { stop(); }
+};
 
 // The process is in one job at most. It stays here until the rank has left normally, for abort_job().
 struct Job {
     Transport transport;
     std::optional<NodeBarrier> barrier;
     std::unique_ptr<Watch> watch;
+    Exchanges exchanges;
     std::string agreed_error;  // the last one that agree() threw
     int agreed_rank = 0;       // where it happened
 };
@@ -36,7 +64,9 @@ static std::optional<Job> job;
     if (prints && job && job->watch) job->watch->end_others();
     if (!prints)
         std::this_thread::sleep_for(std::chrono::seconds(2));  // the other rank ends this process meanwhile
-    if (job) job->transport.abort();
+    if (!job) std::_Exit(1);
+    const std::lock_guard lock(job->exchanges.mutex);
+    job->transport.abort();
     std::_Exit(1);
 }
 
@@ -49,6 +79,7 @@ void abort_job(const std::string& message) {
 
 Communicator::~Communicator() {
     if (!job || std::uncaught_exceptions() > exceptions) return;
+    job->exchanges.stop();
     if (job->watch) job->watch->leave();
     job->transport.leave();
     job.reset();
@@ -142,20 +173,29 @@ void Communicator::form_nodes(int ranks_per_node) {
 void Communicator::wait(Requests& requests) {
     const Watch::Waiting waiting(job->watch);
     Polling polling;
-    while (!job->transport.done(requests)) polling.pause();
+    for (;; polling.pause()) {
+        const std::lock_guard lock(job->exchanges.mutex);
+        if (job->transport.done(requests)) return;
+    }
+}
+
+static std::shared_ptr<Requests> locked(const std::function<std::shared_ptr<Requests>()>& begin) {
+    const std::lock_guard lock(job->exchanges.mutex);
+    return begin();
 }
 
 void Communicator::broadcast(void* data, size_t bytes, int root) {
     if (root < 0 || root >= size) fail("broadcast: there is no rank %d among %d", root, size);
     for (size_t done = 0; size > 1 && done < bytes; done += max_part) {
         const size_t part = std::min(max_part, bytes - done);
-        wait(*job->transport.begin_broadcast(static_cast<char*>(data) + done, part, root));
+        wait(*locked(
+            [&] { return job->transport.begin_broadcast(static_cast<char*>(data) + done, part, root); }));
     }
 }
 
 void Communicator::all_gather(const void* mine, size_t bytes, void* all) {
     if (size > 1)
-        wait(*job->transport.begin_all_gather(mine, bytes, all));
+        wait(*locked([&] { return job->transport.begin_all_gather(mine, bytes, all); }));
     else if (bytes > 0)
         memcpy(all, mine, bytes);
 }
@@ -253,22 +293,100 @@ void Communicator::node_barrier() {
 
 // --- messages ---
 
-// The messages in parts of at most max_part bytes.
-static std::vector<Message> in_parts(const std::vector<Message>& messages, size_t max_part, int size) {
-    std::vector<Message> parts;
+static void add_piece(Packet& packet, char* data, size_t bytes) {
+    packet.bytes += bytes;
+    auto& pieces = packet.pieces;
+    if (!pieces.empty() && static_cast<char*>(pieces.back().data) + pieces.back().bytes == data)
+        pieces.back().bytes += bytes;
+    else
+        pieces.push_back({data, bytes});
+}
+
+std::vector<Packet> packets_of(const std::vector<Message>& messages, size_t max_part, int size, int first,
+                               bool ascending) {
+    std::vector<std::vector<Packet>> by_rank(size);
     for (const Message& m : messages) {
         if (m.rank < 0 || m.rank >= size) fail("message: there is no rank %d among %d", m.rank, size);
-        size_t done = 0;
-        do {
-            const size_t bytes = std::min(max_part, m.bytes - done);
-            parts.push_back({m.rank, m.bytes ? static_cast<char*>(m.data) + done : nullptr, bytes});
-            done += bytes;
-        } while (done < m.bytes);
+        std::vector<Packet>& packets = by_rank[m.rank];
+        if (packets.empty()) packets.push_back({m.rank, {}});
+        for (size_t done = 0; done < m.bytes;) {
+            if (packets.back().bytes == max_part) packets.push_back({m.rank, {}});
+            const size_t part = std::min(max_part - packets.back().bytes, m.bytes - done);
+            add_piece(packets.back(), static_cast<char*>(m.data) + done, part);
+            done += part;
+        }
     }
-    return parts;
+    std::vector<Packet> all;
+    for (int i = 1; i <= size; i++) {
+        auto& packets = by_rank[(first + (ascending ? i : size - i)) % size];
+        std::move(packets.begin(), packets.end(), std::back_inserter(all));
+    }
+    return all;
+}
+
+void Exchanges::begin(const Transport& transport, const std::shared_ptr<Exchange>& exchange) {
+    {
+        const std::lock_guard lock(mutex);
+        queue.push_back(exchange);
+    }
+    advance(transport);
+    if (!transport.threads) return;
+    if (!thread.joinable()) thread = std::thread([&] { run(transport); });
+    changed.notify_one();
+}
+
+// An error is that of the exchange, whose finish() throws it.
+void Exchanges::advance(const Transport& transport) {
+    const std::lock_guard lock(mutex);
+    while (!queue.empty()) {
+        Exchange& first = *queue.front();
+        try {
+            if (!first.requests) first.requests = transport.begin_exchange(first.sends, first.receives);
+            if (!transport.done(*first.requests)) return;
+        } catch (...) {
+            first.error = std::current_exception();
+        }
+        first.done = true;
+        queue.pop_front();
+    }
+}
+
+void Exchanges::run(const Transport& transport) {
+    const auto interval = std::chrono::microseconds(50);
+    for (std::unique_lock lock(mutex); !stops; lock.lock()) {
+        changed.wait(lock, [this] { return stops || !queue.empty(); });
+        lock.unlock();
+        advance(transport);
+        std::this_thread::sleep_for(interval);
+    }
+}
+
+void Exchanges::stop() {
+    if (!thread.joinable()) return;
+    {
+        const std::lock_guard lock(mutex);
+        stops = true;
+    }
+    changed.notify_one();
+    thread.join();
+}
+
+std::shared_ptr<Exchange> Communicator::begin_exchange(const std::vector<Message>& sends,
+                                                       const std::vector<Message>& receives) {
+    if (!job) fail("exchange: the job has one process");
+    auto exchange = std::make_shared<Exchange>();
+    exchange->sends = packets_of(sends, max_part, size, rank, true);
+    exchange->receives = packets_of(receives, max_part, size, rank, false);
+    job->exchanges.begin(job->transport, exchange);
+    return exchange;
+}
+
+void Communicator::finish(const std::shared_ptr<Exchange>& exchange) {
+    const Watch::Waiting waiting(job->watch);
+    for (Polling polling; !exchange->done; polling.pause()) job->exchanges.advance(job->transport);
+    if (exchange->error) std::rethrow_exception(exchange->error);
 }
 
 void Communicator::exchange(const std::vector<Message>& sends, const std::vector<Message>& receives) {
-    if (!job) fail("exchange: the job has one process");
-    wait(*job->transport.begin_exchange(in_parts(sends, max_part, size), in_parts(receives, max_part, size)));
+    finish(begin_exchange(sends, receives));
 }

@@ -26,6 +26,7 @@ struct Message {
 };
 
 struct Requests;  // of a transport
+struct Exchange;  // messages that are under way
 
 struct Communicator {
     int rank = 0, size = 1;  // in the job
@@ -35,7 +36,8 @@ struct Communicator {
     int node = 0, num_nodes = 1;
     // Node n holds the ranks first_ranks[n] ... first_ranks[n + 1] - 1.
     std::vector<int> first_ranks = {0, 1};
-    // Longer messages are sent in parts. It must be the same on every rank.
+    // What one rank sends another in an exchange is one message, in parts if it is longer than this. It must
+    // be the same on every rank.
     size_t max_part = size_t(1) << 30;
 
     // Normally leaves the job after all other ranks have done so, too. While an exception is in flight,
@@ -74,6 +76,11 @@ struct Communicator {
 
     // Sends and receives messages and waits for all of them. Error in a job of one process.
     void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives);
+    // The same in two halves: begins, after the exchanges that were begun before, while the caller computes.
+    // The data must stay until finish(). All ranks begin exchanges in the same order.
+    std::shared_ptr<Exchange> begin_exchange(const std::vector<Message>& sends,
+                                             const std::vector<Message>& receives);
+    void finish(const std::shared_ptr<Exchange>& exchange);
 
    private:
     std::list<SharedMemory> regions;
@@ -99,6 +106,12 @@ std::unique_ptr<Communicator> join_job();
 [[noreturn]] void abort_job(const std::string& message);
 
 bool built_with_mpi();
+
+// The messages as one packet for each rank, or several of at most max_part bytes. The packet for the rank
+// after `first` comes first, so that not all ranks begin with the same one.
+struct Packet;
+std::vector<Packet> packets_of(const std::vector<Message>& messages, size_t max_part, int size, int first,
+                               bool ascending);
 
 // The first rank of each node, then the number of ranks, if rank r runs on machines[r]. See form_nodes().
 std::vector<int> first_ranks_of_nodes(const std::vector<int>& machines, int ranks_per_node);

@@ -45,15 +45,50 @@ static std::shared_ptr<Requests> begin_all_gather(const void* mine, size_t bytes
     return requests;
 }
 
-static std::shared_ptr<Requests> begin_exchange(const std::vector<Message>& sends,
-                                                const std::vector<Message>& receives) {
-    auto requests = std::make_shared<Requests>();
-    for (const Message& m : receives) {
-        MPI_CHECK(MPI_Irecv(m.data, int(m.bytes), MPI_BYTE, m.rank, 0, ranks, &requests->all.emplace_back()));
-        requests->expected.push_back(int(m.bytes));
+// MPI gathers and scatters the pieces, without a copy of the packet.
+struct PacketType {
+    void* data = nullptr;
+    int count = 0;
+    MPI_Datatype type = MPI_BYTE;
+
+    explicit PacketType(const Packet& packet) {
+        if (packet.pieces.empty()) return;
+        if (packet.pieces.size() == 1) {
+            data = packet.pieces[0].data;
+            count = int(packet.bytes);
+            return;
+        }
+        std::vector<int> lengths;
+        std::vector<MPI_Aint> addresses;
+        for (const auto& [address, bytes] : packet.pieces) {
+            MPI_CHECK(MPI_Get_address(address, &addresses.emplace_back()));
+            lengths.push_back(int(bytes));
+        }
+        MPI_CHECK(
+            MPI_Type_create_hindexed(int(lengths.size()), lengths.data(), addresses.data(), MPI_BYTE, &type));
+        MPI_CHECK(MPI_Type_commit(&type));
+        data = MPI_BOTTOM;
+        count = 1;
     }
-    for (const Message& m : sends) {
-        MPI_CHECK(MPI_Isend(m.data, int(m.bytes), MPI_BYTE, m.rank, 0, ranks, &requests->all.emplace_back()));
+    // Requests that use the type keep it.
+    ~PacketType() {
+        if (type != MPI_BYTE) MPI_Type_free(&type);
+    }
+    PacketType(const PacketType&) = delete;
+};
+
+static std::shared_ptr<Requests> begin_exchange(const std::vector<Packet>& sends,
+                                                const std::vector<Packet>& receives) {
+    auto requests = std::make_shared<Requests>();
+    for (const Packet& p : receives) {
+        const PacketType to(p);
+        MPI_CHECK(MPI_Irecv(to.data, to.count, to.type, p.rank, 0, ranks, &requests->all.emplace_back()));
+        requests->expected.push_back(int(p.bytes));
+    }
+    for (const Packet& p : sends) {
+        const PacketType from(p);
+        MPI_CHECK(
+            MPI_Isend(from.data, from.count, from.type, p.rank, 0, ranks, &requests->all.emplace_back()));
         requests->expected.push_back(-1);
     }
     return requests;
@@ -124,7 +159,7 @@ static Transport number_ranks() {
 
 Transport join_mpi(int expected) {
     int provided = 0;
-    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
         fail("MPI_Init_thread failed");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     Transport job = number_ranks();
@@ -133,6 +168,7 @@ Transport join_mpi(int expected) {
             "started as one of %d processes, but %s sees %d: use the mpirun of the MPI that this program was "
             "built with (with SLURM: srun --mpi=pmix)",
             expected, library_name().c_str(), job.size);
+    job.threads = provided >= MPI_THREAD_SERIALIZED;
     job.begin_broadcast = begin_broadcast;
     job.begin_all_gather = begin_all_gather;
     job.begin_exchange = begin_exchange;

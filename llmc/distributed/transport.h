@@ -6,15 +6,28 @@
 
 #include "llmc/distributed/communicator.h"
 
+// What is sent to a rank, or received from it, at a time: the pieces one after another. Both sides may cut
+// them differently.
+struct Packet {
+    int rank;
+    struct Piece {
+        void* data;
+        size_t bytes;
+    };
+    std::vector<Piece> pieces;
+    size_t bytes = 0;
+};
+
 struct Transport {
     int rank = 0, size = 1;
+    bool threads = false;             // any thread may call the functions, one at a time
     std::vector<int> machines = {0};  // by rank; ascending from 0, so the ranks of a machine are consecutive
 
-    // Buffers must stay alive until done() returns true. Messages have less than 2 GiB.
+    // Buffers must stay alive until done() returns true. Packets have less than 2 GiB.
     std::shared_ptr<Requests> (*begin_broadcast)(void* data, size_t bytes, int root) = nullptr;
     std::shared_ptr<Requests> (*begin_all_gather)(const void* mine, size_t bytes, void* all) = nullptr;
-    std::shared_ptr<Requests> (*begin_exchange)(const std::vector<Message>& sends,
-                                                const std::vector<Message>& receives) = nullptr;
+    std::shared_ptr<Requests> (*begin_exchange)(const std::vector<Packet>& sends,
+                                                const std::vector<Packet>& receives) = nullptr;
     bool (*done)(Requests& requests) = nullptr;
     void (*leave)() = nullptr;  // the job, together with all ranks
     void (*abort)() = nullptr;  // ends all ranks with status 1

@@ -21,21 +21,20 @@ static SIMD_INLINE double squares_of(const Real* x, size_t n) {
     return sum;
 }
 
-// Deterministic for any number of threads: each chunk has a sum of its own, and these are added in order.
+// Deterministic for any number of threads: each chunk has a sum of its own, and these are added in order. All
+// slices share one parallel region.
 template <class Real>
 static double sum_of_squares(const std::vector<GradientSlice<Real>>& gradients) {
+    std::vector<GradientSlice<Real>> chunks;
+    for (const GradientSlice<Real>& slice : gradients)
+        for (size_t start = 0; start < slice.n; start += CHUNK)
+            chunks.push_back({slice.data + start, std::min(CHUNK, slice.n - start)});
+    std::vector<double> sums(chunks.size());
+    const int64_t count = int64_t(chunks.size());
+#pragma omp parallel for if (count > 4)
+    for (int64_t i = 0; i < count; i++) sums[i] = simd<squares_of<Real>>(chunks[i].data, chunks[i].n);
     double total = 0;
-    std::vector<double> sums;
-    for (const GradientSlice<Real>& slice : gradients) {
-        const int64_t chunks = int64_t(ceil_div(slice.n, CHUNK));
-        sums.resize(size_t(chunks));
-#pragma omp parallel for
-        for (int64_t i = 0; i < chunks; i++) {
-            const size_t start = size_t(i) * CHUNK;
-            sums[size_t(i)] = simd<squares_of<Real>>(slice.data + start, std::min(CHUNK, slice.n - start));
-        }
-        for (double sum : sums) total += sum;
-    }
+    for (double sum : sums) total += sum;
     return total;
 }
 

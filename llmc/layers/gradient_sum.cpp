@@ -8,22 +8,40 @@
 #include "llmc/launchpad/packs.h"
 #include "shaders/args.h"
 
+static constexpr size_t SUM_BLOCK = 4096;  // accumulators stay in L1
+
+// The sums of elements first to before `end`, at most SUM_BLOCK of them.
 template <class Real>
-static void gradient_sum_cpu(const GradientSum<Real>& p) {
-    const CpuTimer timer("gradient_sum", memory_traffic<Real>(double(p.n) * (p.count + 1)));
-    const size_t block = 4096;  // accumulators stay in L1
-#pragma omp parallel for
-    for (size_t first = 0; first < p.n; first += block) {
-        float sums[block];
-        const size_t end = std::min(p.n - first, block);
-        for (int k = 0; k < p.count; k++) {
-            const Real* from = (k == p.own_index ? p.own : p.inp + k * p.stride) + first;
+static void sum_block(const GradientSum<Real>& p, size_t first, size_t end) {
+    float sums[SUM_BLOCK];
+    const size_t n = end - first;
+    for (int k = 0; k < p.count; k++) {
+        const Real* from = (k == p.own_index ? p.own : p.inp + k * p.stride) + first;
 #pragma omp simd
-            for (size_t i = 0; i < end; i++) sums[i] = (k ? sums[i] : 0.0f) + float(from[i]);
-        }
-        for (size_t i = 0; i < end; i++) p.out[first + i] = round_to<Real>(sums[i]);
-        if (p.copy) std::copy_n(p.out + first, end, p.copy + first);
+        for (size_t i = 0; i < n; i++) sums[i] = (k ? sums[i] : 0.0f) + float(from[i]);
     }
+    for (size_t i = 0; i < n; i++) p.out[first + i] = round_to<Real>(sums[i]);
+    if (p.copy) std::copy_n(p.out + first, n, p.copy + first);
+}
+
+// In one parallel region, in which each thread gets neighbouring blocks; few elements are not worth one.
+template <class Real>
+static void gradient_sums_cpu(const std::vector<GradientSum<Real>>& all) {
+    struct Block {
+        const GradientSum<Real>* sum;
+        size_t first, end;
+    };
+    std::vector<Block> blocks;
+    double elements = 0;
+    for (const GradientSum<Real>& p : all) {
+        elements += double(p.n) * (p.count + 1);
+        for (size_t first = 0; first < p.n; first += SUM_BLOCK)
+            blocks.push_back({&p, first, std::min(p.n, first + SUM_BLOCK)});
+    }
+    const CpuTimer timer("gradient_sum", memory_traffic<Real>(elements));
+    const int64_t count = int64_t(blocks.size());
+#pragma omp parallel for if (elements > 1 << 16)
+    for (int64_t i = 0; i < count; i++) sum_block(*blocks[i].sum, blocks[i].first, blocks[i].end);
 }
 
 template <class Real>
@@ -56,9 +74,17 @@ std::vector<KernelVersion<GradientSum<Real>>> gradient_sum_versions() {
 
 template <class Real>
 void gradient_sum(LaunchPad* pad, const GradientSum<Real>& p) {
-    if (!pad) return gradient_sum_cpu(p);
-    gradient_sum2(*pad, p, 256);
+    gradient_sums<Real>(pad, {p});
 }
 
-#define INSTANTIATE(Real) INSTANTIATE_LAYER(gradient_sum, GradientSum, Real)
+template <class Real>
+void gradient_sums(LaunchPad* pad, const std::vector<GradientSum<Real>>& all) {
+    if (!pad) return gradient_sums_cpu(all);
+    const ConcurrentGroup group(pad);
+    for (const GradientSum<Real>& p : all) gradient_sum2(*pad, p, 256);
+}
+
+#define INSTANTIATE(Real)                              \
+    INSTANTIATE_LAYER(gradient_sum, GradientSum, Real) \
+    template void gradient_sums(LaunchPad*, const std::vector<GradientSum<Real>>&);
 FOR_EACH_REAL(INSTANTIATE)

@@ -18,5 +18,9 @@ struct GradientSum {
 template <class Real>
 void gradient_sum(LaunchPad* pad, const GradientSum<Real>& p);
 
+// The same for several sums, none of which reads what another writes. The CPU's threads divide all of them.
+template <class Real>
+void gradient_sums(LaunchPad* pad, const std::vector<GradientSum<Real>>& all);
+
 template <class Real>
 std::vector<KernelVersion<GradientSum<Real>>> gradient_sum_versions();

@@ -1,6 +1,7 @@
 #include "llmc/model/gradient_exchange.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 // --- construction ---
@@ -17,21 +18,50 @@ GradientExchange<Real>::GradientExchange(GPT2<Real>& model, const Ownership& tab
         stride += ceil_div(parameter_size(g.config, i), 64) * 64;
     }
     stride = ceil_div(stride, 4096) * 4096;  // whole pages
-    everything = linear_weights(0, g.config.num_layers);
-    for (const TensorRange& range : other_ranges(g.config)) everything.push_back(range);
+    everything = group_ranges(0, g.config.num_layers);
+    group_begin = groups_of_layers(g.config.num_layers);
+    gradients_sent.resize(num_groups());
+    weights_sent.resize(num_groups());
     if (g.memory.use == MemoryUse::count) {
         count_memory();
         return;
     }
     buffers = static_cast<Real*>(comm.allocate_shared(stride * comm.local_size * sizeof(Real), "gradients"));
-    for (const Shard& s : summed_shards(everything)) {
-        if (!is_mine(s)) continue;
-        own_sums.push_back({comm.num_nodes > 1 ? in_buffer(comm.local_rank, s) : gradients_of(s), s.count});
-        if (comm.num_nodes > 1) incoming.resize(incoming.size() + comm.num_nodes * s.count);
-    }
+    for (const Shard& s : summed_shards(everything))
+        if (is_mine(s))
+            own_sums.push_back({between_nodes() ? in_buffer(comm.local_rank, s) : gradients_of(s), s.count});
+    incoming.resize(incoming_elements());
     import_buffers();
     allocate_gathered();
-    if (weights_overlap()) exchange_weights();  // what the first forward pass gathers
+    if (weights_overlap()) restore_weights();  // what the first forward pass gathers
+    if (weights_overlap() && !between_nodes()) exchange_weights();
+}
+
+// Also finds where each group's begin.
+template <class Real>
+size_t GradientExchange<Real>::incoming_elements() {
+    size_t n = 0;
+    incoming_of.clear();
+    for (int group = 0; between_nodes() && group < num_groups(); group++) {
+        incoming_of.push_back(n);
+        for (const Shard& s : summed_shards(ranges_of(group)))
+            if (is_mine(s)) n += comm.num_nodes * s.count;
+    }
+    return n;
+}
+
+// Each group has r times the layers of the one before, which is sent after it in the backward pass, and
+// received before it in the forward pass; the first has one.
+template <class Real>
+std::vector<int> GradientExchange<Real>::groups_of_layers(int num_layers) {
+    const int most = std::min(4, num_layers);
+    std::vector<int> begin;
+    for (double r = 1; begin.empty() || begin.back() + int(std::pow(r, most - 1)) < num_layers; r += 0.1) {
+        begin = {0};
+        for (int i = 0; i + 1 < most; i++) begin.push_back(begin.back() + int(std::pow(r, i)));
+    }
+    begin.push_back(num_layers);
+    return begin;
 }
 
 // As if the launchpad imports the buffers. Its memory is theirs, too, unless the GPU is a discrete one.
@@ -40,10 +70,11 @@ void GradientExchange<Real>::count_memory() {
     on_launchpad = g.pad;
     allocate_gathered();
     on_launchpad = false;
+    const size_t bytes = (stride + incoming_elements()) * sizeof(Real);
     if (g.memory.own_memory)
-        g.memory.host_bytes += stride * sizeof(Real);
+        g.memory.host_bytes += bytes;
     else
-        g.memory.count("exchange", stride * sizeof(Real));
+        g.memory.count("exchange", bytes);
 }
 
 // Lets the device read and write the buffers. If one process's device cannot import host memory, all
@@ -68,7 +99,7 @@ static size_t padded_count(const Shard& s) { return ceil_div(s.count, 64) * 64; 
 template <class Real>
 void GradientExchange<Real>::allocate_gathered() {
     size_t most = 0;
-    for (int layer = 1; on_launchpad && layer <= synchronization_layer(); layer++) {
+    for (int layer = 1; on_launchpad && !between_nodes() && layer <= synchronization_layer(); layer++) {
         size_t n = 0;
         for (const Shard& s : summed_shards(summed_during(layer))) n += comm.local_size * padded_count(s);
         most = std::max(most, n);
@@ -113,24 +144,41 @@ std::vector<Shard> GradientExchange<Real>::summed_shards(const std::vector<Tenso
     return shards;
 }
 
+template <class Real>
+std::vector<Shard> GradientExchange<Real>::summed_ranges(const std::vector<TensorRange>& ranges) const {
+    std::vector<Shard> joined;
+    for (const Shard& s : summed_shards(ranges))
+        if (!joined.empty() && joined.back().tensor == s.tensor &&
+            joined.back().first + joined.back().count == s.first)
+            joined.back().count += s.count;
+        else
+            joined.push_back(s);
+    return joined;
+}
+
+template <class Real>
+std::vector<TensorRange> GradientExchange<Real>::group_ranges(int first_layer, int end_layer) const {
+    std::vector<TensorRange> ranges = linear_weights(first_layer, end_layer);
+    if (first_layer == 0)
+        for (const TensorRange& range : other_ranges(g.config)) ranges.push_back(range);
+    return ranges;
+}
+
 // Copies between buffers and memory of the device; on a launchpad, they overlap with the commands that
 // follow.
 template <class Real>
 void GradientExchange<Real>::copy(const Copies& copies) {
     std::vector<CopyRange> async;
+    std::vector<GradientSum<Real>> on_cpu;
     for (const auto& [to, from, n] : copies)
         if (on_launchpad)
             async.push_back({to, from, n * sizeof(Real)});
         else if (g.pad)
             is_in_buffers(to) ? g.memory.download(to, from, n) : g.memory.upload(to, from, n);
         else
-            gradient_sum(nullptr, GradientSum<Real>{.out = to,
-                                                    .inp = from,
-                                                    .own = nullptr,
-                                                    .n = n,
-                                                    .stride = 0,
-                                                    .count = 1,
-                                                    .own_index = -1});
+            on_cpu.push_back(
+                {.out = to, .inp = from, .own = nullptr, .n = n, .stride = 0, .count = 1, .own_index = -1});
+    gradient_sums(nullptr, on_cpu);
     if (on_launchpad) g.pad->copy_async(async);
 }
 
@@ -183,12 +231,13 @@ void GradientExchange<Real>::add_gradient_gathers(Copies& copies,
                 copies.push_back({gathered_gradients + rank * padded, in_buffer(rank, shard), shard.count});
 }
 
-// Sums that go to other nodes, or are summed with theirs.
+// All gradients, also this process's own: the CPU sums them.
 template <class Real>
-void GradientExchange<Real>::add_sum_stores(Copies& copies, const std::vector<TensorRange>& ranges) const {
-    if (comm.num_nodes == 1) return;
-    for (const Shard& s : summed_shards(ranges))
-        copies.push_back({in_buffer(comm.local_rank, s), gradients_of(s), s.count});
+void GradientExchange<Real>::add_gradient_copies(Copies& copies,
+                                                 const std::vector<TensorRange>& ranges) const {
+    for (const auto& [tensor, first, count] : ranges)
+        copies.push_back(
+            {buffer(comm.local_rank) + offsets[tensor] + first, g.grads[tensor] + first, count});
 }
 
 // --- gradients ---
@@ -201,6 +250,14 @@ void GradientExchange<Real>::add_sum_stores(Copies& copies, const std::vector<Te
 template <class Real>
 int GradientExchange<Real>::first_summed_early() const {
     return overlaps() && synchronization_layer() >= 0 ? synchronization_layer() + 2 : g.config.num_layers;
+}
+
+// Between nodes, a GPU of several in a node stores its own gradients where the others have gathered weights.
+template <class Real>
+int GradientExchange<Real>::synchronization_layer() const {
+    const int L = g.config.num_layers;
+    if (between_nodes()) return on_launchpad && comm.local_size > 1 ? L - 1 : -1;
+    return L < 4 ? -1 : std::max(1, L / 6);
 }
 
 // Between the synchronization and layer 0, the gradients stored before it, the same number during each layer.
@@ -220,11 +277,15 @@ void GradientExchange<Real>::after_layer(int layer) {
     check_synchronized(layer == synchronization_layer(), layer);
     if (!overlaps()) return;
     Copies copies;
+    if (between_nodes()) {
+        const std::vector<TensorRange> stored = linear_weights(layer + lag(), layer + lag() + 1);
+        g.pad ? add_gradient_copies(copies, stored) : add_gradient_stores(copies, stored);
+        return copy(copies);
+    }
     add_gradient_stores(copies, linear_weights(layer + 1, layer + 2));
     if (g.pad) {
         const std::vector<TensorRange> arrived = summed_during(layer + 1);
         sum_gathered(arrived);
-        add_sum_stores(copies, arrived);
         add_gradient_gathers(copies, summed_during(layer));
     }
     copy(copies);
@@ -250,62 +311,143 @@ void GradientExchange<Real>::sum_gathered(const std::vector<TensorRange>& ranges
 // Where the launchpad has no access to the buffers, the CPU sums in this process's buffer.
 template <class Real>
 void GradientExchange<Real>::sum_in_buffers(const std::vector<TensorRange>& ranges) {
-    const ConcurrentGroup group(pad());
-    for (const Shard& s : summed_shards(ranges)) {
+    std::vector<GradientSum<Real>> sums;
+    const std::vector<Shard> shards = summed_ranges(ranges);
+    for (const Shard& s : shards) {
         Real* const own = in_buffer(comm.local_rank, s);
-        Real* const gradients = gradients_of(s);
-        if (sums_on_host()) g.memory.download(own, gradients, s.count);
-        gradient_sum(pad(), GradientSum<Real>{.out = sums_on_host() ? own : gradients,
-                                              .copy = !sums_on_host() && comm.num_nodes > 1 ? own : nullptr,
-                                              .inp = in_buffer(0, s),
-                                              .own = sums_on_host() ? own : gradients,
-                                              .n = s.count,
-                                              .stride = stride,
-                                              .count = comm.local_size,
-                                              .own_index = comm.local_rank});
-        if (sums_on_host()) g.memory.upload(gradients, own, s.count);
+        if (sums_on_host()) g.memory.download(own, gradients_of(s), s.count);
+        sums.push_back({.out = sums_on_host() ? own : gradients_of(s),
+                        .inp = in_buffer(0, s),
+                        .own = sums_on_host() ? own : gradients_of(s),
+                        .n = s.count,
+                        .stride = stride,
+                        .count = comm.local_size,
+                        .own_index = comm.local_rank});
     }
+    gradient_sums(pad(), sums);
+    for (const Shard& s : shards)
+        if (sums_on_host()) g.memory.upload(gradients_of(s), in_buffer(comm.local_rank, s), s.count);
 }
 
-// Each owner's sums become those over all nodes, in the order of nodes.
+// --- gradients between nodes ---
+
 template <class Real>
-void GradientExchange<Real>::sum_between_nodes() {
-    const int K = comm.num_nodes;
-    std::vector<Message> sends, receives;
-    std::vector<Shard> own;
-    Real* at = incoming.data();
-    for (const Shard& s : summed_shards(everything)) {
+int GradientExchange<Real>::group_at(int layer) const {
+    for (int group = 1; between_nodes() && overlaps() && group < num_groups(); group++)
+        if (layer == group_begin[group]) return group;
+    return -1;
+}
+
+template <class Real>
+int GradientExchange<Real>::gradients_after(int layer) const {
+    return group_at(layer + lag());
+}
+
+template <class Real>
+void GradientExchange<Real>::send_gradients(int group) {
+    synchronize();
+    synchronized = false;
+    due = group;
+    if (!g.pad) work();
+}
+
+template <class Real>
+void GradientExchange<Real>::work() {
+    if (due < 0) return;
+    if (g.pad) g.pad->commit();
+    const int group = std::exchange(due, -1);
+    sum_in_node(ranges_of(group));
+    const Messages messages = gradient_messages(group);
+    gradients_sent[group] = comm.begin_exchange(messages.sends, messages.receives);
+}
+
+// The CPU sums the node's gradients in this process's buffer.
+template <class Real>
+void GradientExchange<Real>::sum_in_node(const std::vector<TensorRange>& ranges) {
+    std::vector<GradientSum<Real>> sums;
+    for (const Shard& s : summed_ranges(ranges)) {
+        Real* const own = in_buffer(comm.local_rank, s);
+        if (sums_on_host()) g.memory.download(own, gradients_of(s), s.count);
+        sums.push_back({.out = own,
+                        .inp = in_buffer(0, s),
+                        .own = g.pad ? own : gradients_of(s),
+                        .n = s.count,
+                        .stride = stride,
+                        .count = comm.local_size,
+                        .own_index = comm.local_rank});
+    }
+    if (!g.pad || comm.local_size > 1) gradient_sums(nullptr, sums);
+}
+
+template <class Real>
+typename GradientExchange<Real>::Messages GradientExchange<Real>::gradient_messages(int group) const {
+    Messages messages;
+    const Real* at = incoming.data() + incoming_of[group];
+    for (const Shard& s : summed_shards(ranges_of(group))) {
         const size_t bytes = s.count * sizeof(Real);
         if (!is_mine(s)) {
-            sends.push_back({peer(owner_node(s)), in_buffer(comm.local_rank, s), bytes});
+            messages.sends.push_back({peer(owner_node(s)), in_buffer(comm.local_rank, s), bytes});
             continue;
         }
-        own.push_back(s);
-        for (int node = 0; node < K; node++, at += s.count)
-            if (node != comm.node) receives.push_back({peer(node), at, bytes});
+        for (int node = 0; node < comm.num_nodes; node++, at += s.count)
+            if (node != comm.node) messages.receives.push_back({peer(node), const_cast<Real*>(at), bytes});
     }
-    comm.exchange(sends, receives);
-    at = incoming.data();
+    return messages;
+}
+
+// The owner's sums become those over all nodes, in the order of nodes.
+template <class Real>
+void GradientExchange<Real>::sum_over_nodes(int group) {
+    const int K = comm.num_nodes;
+    const Real* at = incoming.data() + incoming_of[group];
+    std::vector<GradientSum<Real>> sums;
     Copies copies;
-    for (const Shard& s : own) {
+    for (const Shard& s : summed_shards(ranges_of(group))) {
+        if (!is_mine(s)) continue;
         Real* const sum = in_buffer(comm.local_rank, s);
-        gradient_sum(nullptr, GradientSum<Real>{.out = sum,
-                                                .inp = at,
-                                                .own = sum,
-                                                .n = s.count,
-                                                .stride = s.count,
-                                                .count = K,
-                                                .own_index = comm.node});
+        sums.push_back({.out = sum,
+                        .copy = g.pad ? nullptr : gradients_of(s),
+                        .inp = at,
+                        .own = sum,
+                        .n = s.count,
+                        .stride = s.count,
+                        .count = K,
+                        .own_index = comm.node});
         copies.push_back({gradients_of(s), sum, s.count});
         at += K * s.count;
     }
+    gradient_sums(nullptr, sums);
+    if (g.pad) copy(copies);
+}
+
+template <class Real>
+void GradientExchange<Real>::reduce_between_nodes() {
+    Copies copies;
+    const std::vector<TensorRange> others = other_ranges(g.config),
+                                   layers = linear_weights(0, overlaps() ? lag() : g.config.num_layers);
+    if (on_launchpad) {
+        add_gradient_copies(copies, layers);
+        add_gradient_copies(copies, others);
+    } else {
+        add_gradient_stores(copies, layers);
+        add_gradient_stores(copies, others);
+    }
     copy(copies);
+    synchronize();
+    for (int group = overlaps() ? 0 : num_groups() - 1; group >= 0; group--) {
+        due = group;
+        work();
+    }
+    for (int group = num_groups() - 1; group >= 0; group--) {
+        comm.finish(gradients_sent[group]);
+        sum_over_nodes(group);
+    }
 }
 
 template <class Real>
 double GradientExchange<Real>::sum_of_squares() {
     float norm[2];
-    if (comm.num_nodes > 1) {
+    if (between_nodes()) {
         global_norm<Real>(nullptr, {.norm_and_scale = norm, .gradients = own_sums, .max_norm = 0});
     } else {
         global_norm<Real>(g.pad,
@@ -316,7 +458,7 @@ double GradientExchange<Real>::sum_of_squares() {
 }
 
 template <class Real>
-void GradientExchange<Real>::reduce(float max_norm) {
+void GradientExchange<Real>::reduce_in_node() {
     const std::vector<TensorRange> others = other_ranges(g.config);
     Copies copies;
     add_gradient_stores(copies, linear_weights(0, overlaps() ? 1 : g.config.num_layers));
@@ -325,10 +467,11 @@ void GradientExchange<Real>::reduce(float max_norm) {
     synchronize();
     sum_in_buffers(linear_weights(0, first_summed_early()));
     sum_in_buffers(others);
-    if (comm.num_nodes > 1) {
-        if (g.pad) g.pad->commit(true);
-        sum_between_nodes();
-    }
+}
+
+template <class Real>
+void GradientExchange<Real>::reduce(float max_norm) {
+    between_nodes() ? reduce_between_nodes() : reduce_in_node();
     StepStats stats = {};
     double sums[2] = {0, sum_of_squares()};
     g.memory.download(&stats, g.stats, 1);
@@ -347,13 +490,6 @@ void GradientExchange<Real>::reduce(float max_norm) {
 // --- weights ---
 
 template <class Real>
-std::vector<TensorRange> GradientExchange<Real>::first_weights() const {
-    std::vector<TensorRange> ranges = other_ranges(g.config);
-    for (const TensorRange& range : linear_weights(0, end_first_layers())) ranges.push_back(range);
-    return ranges;
-}
-
-template <class Real>
 void GradientExchange<Real>::store_weights(const std::vector<TensorRange>& ranges) {
     Copies copies;
     add_weight_stores(copies, ranges);
@@ -361,11 +497,21 @@ void GradientExchange<Real>::store_weights(const std::vector<TensorRange>& range
 }
 
 template <class Real>
-void GradientExchange<Real>::gather_first_weights() {
+void GradientExchange<Real>::gather(const std::vector<TensorRange>& ranges) {
     Copies copies;
-    add_weight_gathers(copies, first_weights());
+    add_weight_gathers(copies, ranges);
     copy(copies);
-    g.pad->finish_copies();
+}
+
+template <class Real>
+void GradientExchange<Real>::gather_first_weights() {
+    gather(first_weights());
+    if (g.pad) g.pad->finish_copies();
+}
+
+template <class Real>
+void GradientExchange<Real>::finish_update() {
+    between_nodes() ? send_weights(num_groups()) : synchronize();
 }
 
 // The layers after the first ones have two halves, stored during layers 0 and 1.
@@ -377,6 +523,7 @@ int GradientExchange<Real>::middle_layer() const {
 template <class Real>
 bool GradientExchange<Real>::synchronizes_before(int layer) const {
     const int L = g.config.num_layers;
+    if (between_nodes()) return false;
     return (layer == 1 && end_first_layers() < L) || (layer == 2 && middle_layer() < L);
 }
 
@@ -384,6 +531,7 @@ bool GradientExchange<Real>::synchronizes_before(int layer) const {
 template <class Real>
 void GradientExchange<Real>::before_layer(int layer) {
     check_synchronized(synchronizes_before(layer), layer);
+    if (between_nodes()) return before_layer_between_nodes(layer);
     Copies copies;
     if (layer == 0) add_weight_stores(copies, linear_weights(end_first_layers(), middle_layer()));
     if (layer == 1) add_weight_stores(copies, linear_weights(middle_layer(), g.config.num_layers));
@@ -391,34 +539,78 @@ void GradientExchange<Real>::before_layer(int layer) {
     copy(copies);
 }
 
+// --- weights between nodes ---
+
 template <class Real>
-void GradientExchange<Real>::send_weights_between_nodes() {
-    std::vector<Message> sends, receives;
-    for (const Shard& s : summed_shards(everything)) {
+typename GradientExchange<Real>::Messages GradientExchange<Real>::weight_messages(int group) const {
+    Messages messages;
+    for (const Shard& s : summed_shards(ranges_of(group))) {
         Real* const weights = in_buffer(comm.local_rank, s);
         const size_t bytes = s.count * sizeof(Real);
-        if (!is_mine(s)) receives.push_back({peer(owner_node(s)), weights, bytes});
+        if (!is_mine(s)) messages.receives.push_back({peer(owner_node(s)), weights, bytes});
         for (int node = 0; is_mine(s) && node < comm.num_nodes; node++)
-            if (node != comm.node) sends.push_back({peer(node), weights, bytes});
+            if (node != comm.node) messages.sends.push_back({peer(node), weights, bytes});
     }
-    comm.exchange(sends, receives);
+    return messages;
+}
+
+// The groups that are updated and stored, and have not been sent yet.
+template <class Real>
+void GradientExchange<Real>::send_weights(int end_group) {
+    if (g.pad) g.pad->commit(true);
+    for (; num_sent < end_group; num_sent++) {
+        const Messages messages = weight_messages(num_sent);
+        weights_sent[num_sent] = comm.begin_exchange(messages.sends, messages.receives);
+    }
+    if (num_sent == num_groups()) num_sent = 0;
 }
 
 template <class Real>
-void GradientExchange<Real>::exchange_weights() {
-    store_weights(everything);
-    if (g.pad) g.pad->commit(true);
-    if (comm.num_nodes > 1) send_weights_between_nodes();
+int GradientExchange<Real>::weights_before(int layer) const {
+    return layer == 0 && between_nodes() ? 0 : group_at(layer);
+}
+
+// The GPU may still run layers before these: nothing that it does reads or writes the messages.
+template <class Real>
+void GradientExchange<Real>::receive_weights(int group) {
+    if (g.pad) g.pad->commit();
+    comm.finish(weights_sent[group]);
     comm.node_barrier();
-    Copies copies;
-    add_weight_gathers(copies, everything);
-    copy(copies);
+}
+
+// A GPU gathers a layer's weights during the layer before, if they have arrived.
+template <class Real>
+void GradientExchange<Real>::before_layer_between_nodes(int layer) {
+    const bool begins_group = group_at(layer) >= 0;
+    if (!g.pad) return layer ? gather(linear_weights(layer, layer + 1)) : void();
+    if (begins_group) gather(linear_weights(layer, layer + 1));
+    const bool next_arrived = layer + 1 >= first_end() && group_at(layer + 1) < 0;
+    gather(next_arrived ? linear_weights(layer + 1, layer + 2) : std::vector<TensorRange>());
+}
+
+template <class Real>
+void GradientExchange<Real>::restore_weights() {
+    if (!between_nodes()) return;
+    store_weights(everything);
+    send_weights(num_groups());
+}
+
+// --- all weights ---
+
+template <class Real>
+void GradientExchange<Real>::exchange_weights() {
+    if (!between_nodes() || !weights_overlap()) store_weights(everything);
+    if (between_nodes() && !weights_overlap()) send_weights(num_groups());
+    if (g.pad) g.pad->commit(true);
+    for (int group = 0; between_nodes() && group < num_groups(); group++) comm.finish(weights_sent[group]);
+    comm.node_barrier();
+    gather(everything);
     if (g.pad) g.pad->finish_copies();
 }
 
 template <class Real>
 void GradientExchange<Real>::run_all_kernels() {
-    if (!on_launchpad) return;
+    if (!on_launchpad || between_nodes()) return;
     sum_in_buffers(everything);
     for (int layer = 1; layer <= synchronization_layer(); layer++) sum_gathered(summed_during(layer));
     global_norm<Real>(g.pad,

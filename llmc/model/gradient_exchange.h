@@ -15,7 +15,17 @@
 // after each update suffice.
 //
 // Between nodes, the ranks with the same local rank exchange messages: the sums of one node go to the owner,
-// and its weights to the other nodes. Nothing overlaps with these messages.
+// and its weights to the other nodes. The layers form up to four groups, of which a message each goes to each
+// peer, while the passes run:
+//
+//     layers of 48     backward: sent after     forward: received before     besides
+//     14 to 47         layer 14                 layer 14
+//     4 to 13          layer 4                  layer 4
+//     1 to 3           layer 1                  layer 1
+//     0                the pass                 the pass                     all tensors but linear weights
+//
+// A group has more layers than the next one to be sent, since there is more time for it. The processes of a
+// node synchronize for each group. The CPU sums, also for a GPU: the sums travel from host memory.
 //
 // On a GPU, what overlaps with the passes is copied by LaunchPad::copy_async(), on its copy engines if it has
 // them. Gradients that are summed then come to memory of the device first: a kernel that reads the buffers
@@ -40,16 +50,20 @@ struct GradientExchange {
     ~GradientExchange();
 
     int num_processes() const { return comm.size; }
+    bool between_nodes() const { return comm.num_nodes > 1; }
     void synchronize();  // waits for the GPU, then for the other processes of the node
+    // Call it when the GPU has something to do: sums and sends gradients that send_gradients() left.
+    void work();
 
     // --- gradients ---
 
     // Call it after the backward pass of each layer: starts what overlaps with the lower-numbered layers.
     // Call synchronize() before after_layer(synchronization_layer()); -1: never.
     void after_layer(int layer);
-    int synchronization_layer() const {
-        return g.config.num_layers < 4 ? -1 : std::max(1, g.config.num_layers / 6);
-    }
+    int synchronization_layer() const;
+    // Call send_gradients() with this group after after_layer(); -1: none.
+    int gradients_after(int layer) const;
+    void send_gradients(int group);
     // After the backward pass: sums the remaining gradients, each in its owner's g.grads. g.stats receives
     // the sum of the losses, the norm, and the scale, as gpt2_gradient_norm() computes them.
     void reduce(float max_norm);
@@ -58,21 +72,41 @@ struct GradientExchange {
 
     // Whether weights can be gathered during the forward pass. Otherwise call exchange_weights() after each
     // update.
-    bool weights_overlap() const { return on_launchpad && comm.num_nodes == 1; }
+    bool weights_overlap() const { return between_nodes() ? overlaps() : on_launchpad; }
     // What the forward pass reads first, and the rest. After the update of the first weights, store_weights()
-    // stores them while the rest is updated; after synchronize(), gather_first_weights() gathers them.
-    std::vector<TensorRange> first_weights() const;
+    // stores them while the rest is updated; between nodes, send_first_weights() follows. After the update,
+    // finish_update(); then gather_first_weights() gathers them.
+    std::vector<TensorRange> first_weights() const { return group_ranges(0, first_end()); }
     std::vector<TensorRange> later_weights() const {
-        return linear_weights(end_first_layers(), g.config.num_layers);
+        return linear_weights(first_end(), g.config.num_layers);
     }
     void store_weights(const std::vector<TensorRange>& ranges);
+    void send_first_weights() { send_weights(1); }
+    void finish_update();
     void gather_first_weights();
     // Call it before the forward pass of each layer: stores and gathers weights of higher-numbered layers.
-    // If synchronizes_before(layer), call synchronize() first.
+    // If synchronizes_before(layer), call synchronize() first. Call receive_weights() with the group that
+    // weights_before() names; -1: none.
     void before_layer(int layer);
     bool synchronizes_before(int layer) const;
-    // Stores, synchronizes and gathers all weights.
+    int weights_before(int layer) const;
+    void receive_weights(int group);
+    // After an update that was skipped: between nodes, gradients have taken the place of weights.
+    void restore_weights();
+    // Gathers all weights, which were sent if weights_overlap().
     void exchange_weights();
+
+    // --- messages between nodes ---
+
+    // The layers from group_begin[i] to before group_begin[i + 1] are group i.
+    static std::vector<int> groups_of_layers(int num_layers);
+    // To other nodes: a group's sums, or weights.
+    struct Messages {
+        std::vector<Message> sends, receives;
+    };
+    Messages gradient_messages(int group) const;
+    Messages weight_messages(int group) const;
+    int num_groups() const { return int(group_begin.size()) - 1; }
 
     // The kernels of all phases, for LaunchPad::dry_run().
     void run_all_kernels();
@@ -111,6 +145,7 @@ struct GradientExchange {
     std::vector<Shard> shards_in(const std::vector<TensorRange>& ranges) const;
     // Those that this process sums: it owns them, or sends the sums to another node.
     std::vector<Shard> summed_shards(const std::vector<TensorRange>& ranges) const;
+    std::vector<Shard> summed_ranges(const std::vector<TensorRange>& ranges) const;  // neighbours joined
     std::vector<TensorRange> linear_weights(int first_layer, int end_layer) const {
         return linear_weight_ranges(g.config, first_layer, std::min(end_layer, g.config.num_layers));
     }
@@ -128,13 +163,28 @@ struct GradientExchange {
     void add_sum_stores(Copies& copies, const std::vector<TensorRange>& ranges) const;
     std::vector<GatheredShard> gathered_shards(const std::vector<TensorRange>& ranges) const;
     void sum_gathered(const std::vector<TensorRange>& ranges);
+    void add_gradient_copies(Copies& copies, const std::vector<TensorRange>& ranges) const;
     void sum_in_buffers(const std::vector<TensorRange>& ranges);
     std::vector<TensorRange> summed_during(int layer) const;
     int first_summed_early() const;
     int end_first_layers() const { return std::min(2, g.config.num_layers); }
+    int first_end() const { return between_nodes() ? group_begin[1] : end_first_layers(); }
     int middle_layer() const;
-    void sum_between_nodes();
-    void send_weights_between_nodes();
+    std::vector<TensorRange> group_ranges(int first_layer, int end_layer) const;
+    std::vector<TensorRange> ranges_of(int group) const {
+        return group_ranges(group_begin[group], group_begin[group + 1]);
+    }
+    // A GPU's gradients of a layer are stored during the next one: their reduction may be postponed.
+    int lag() const { return g.pad ? 1 : 0; }
+    int group_at(int layer) const;
+    size_t incoming_elements();
+    void reduce_in_node();
+    void reduce_between_nodes();
+    void sum_in_node(const std::vector<TensorRange>& ranges);
+    void sum_over_nodes(int group);
+    void before_layer_between_nodes(int layer);
+    void gather(const std::vector<TensorRange>& ranges);
+    void send_weights(int end_group);
     double sum_of_squares();
 
     GPT2<Real>& g;
@@ -148,5 +198,10 @@ struct GradientExchange {
     Real* gathered = nullptr;               // on the device: the memory of GatheredShard
     std::vector<TensorRange> everything;
     std::vector<GradientSlice<Real>> own_sums;  // to compute the norm: the sums that this process owns
-    std::vector<Real> incoming;                 // sums of other nodes
+    std::vector<int> group_begin;
+    std::vector<Real> incoming;              // (num_nodes, n) of each owned shard: the sums of other nodes
+    std::vector<size_t> incoming_of;         // where a group's begin
+    std::vector<std::shared_ptr<::Exchange>> gradients_sent, weights_sent;  // by group
+    int num_sent = 0;                        // groups of weights since the update
+    int due = -1;                            // group of gradients that is stored and not sent
 };

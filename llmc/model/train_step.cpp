@@ -20,12 +20,13 @@ void StepRunner<Real>::prepare() {
 template <class Real>
 void StepRunner<Real>::run_phase(Phase& phase, const std::function<void()>& commands) {
     if (!g.pad) return commands();
-    for (size_t i = 0; i < phase.size(); i++) {
-        if (i) exchange->synchronize();
-        g.pad->replay(phase[i]);
+    for (const Part& part : phase) {
+        if (part.before) part.before();
+        replay(part);
     }
     if (!phase.empty()) return;
     being_recorded = &phase;
+    before_part = nullptr;
     g.pad->begin_recording();
     commands();
     end_recording();
@@ -33,22 +34,35 @@ void StepRunner<Real>::run_phase(Phase& phase, const std::function<void()>& comm
 
 template <class Real>
 void StepRunner<Real>::end_recording() {
-    being_recorded->push_back(g.pad->end_recording());
-    g.pad->replay(being_recorded->back());
+    being_recorded->push_back({before_part, g.pad->end_recording()});
+    replay(being_recorded->back());
 }
 
-// Within a phase: waits until all processes of the job have come here.
+template <class Real>
+void StepRunner<Real>::replay(const Part& part) {
+    g.pad->replay(part.commands);
+    if (exchange) exchange->work();
+}
+
+// Within a phase: the action is not recorded, and repeated between the recordings before and after it.
+template <class Real>
+void StepRunner<Real>::between_parts(const std::function<void()>& action) {
+    if (g.pad) end_recording();
+    action();
+    before_part = action;
+    if (g.pad) g.pad->begin_recording();
+}
+
+// Within a phase: waits until all processes of the node have come here.
 template <class Real>
 void StepRunner<Real>::synchronize() {
-    if (g.pad) end_recording();
-    exchange->synchronize();
-    if (g.pad) g.pad->begin_recording();
+    between_parts([this] { exchange->synchronize(); });
 }
 
 template <class Real>
 void StepRunner<Real>::forget_recordings() {
     for (Phase* phase : {&first_micro, &later_micro, &last_micro, &apply}) {
-        for (Recording* recording : *phase) g.pad->forget(recording);
+        for (const Part& part : *phase) g.pad->forget(part.commands);
         phase->clear();
     }
 }
@@ -59,9 +73,15 @@ void StepRunner<Real>::forget_recordings() {
 template <class Real>
 void StepRunner<Real>::forward_first() {
     if (!exchange || !exchange->weights_overlap()) return gpt2_forward(g, B, T, Pass::training);
+    const auto receive = [this](int layer) {
+        const int group = exchange->weights_before(layer);
+        if (group >= 0) between_parts([this, group] { exchange->receive_weights(group); });
+    };
+    receive(0);
     exchange->gather_first_weights();
     gpt2_forward(g, B, T, Pass::training, [&](int layer) {
         if (exchange->synchronizes_before(layer)) synchronize();
+        if (layer > 0) receive(layer);
         exchange->before_layer(layer);
     });
 }
@@ -75,6 +95,8 @@ void StepRunner<Real>::head_and_backward(Gradients gradients, bool last) {
         return gpt2_backward(g, B, T, gradients, [&](int layer) {
             if (layer == exchange->synchronization_layer()) synchronize();
             exchange->after_layer(layer);
+            const int group = exchange->gradients_after(layer);
+            if (group >= 0) between_parts([this, group] { exchange->send_gradients(group); });
         });
     gpt2_backward(g, B, T, gradients);
     if (last) gpt2_gradient_norm(g, gradient_clip);
@@ -102,7 +124,9 @@ void StepRunner<Real>::update() {
     if (!exchange || !exchange->weights_overlap()) return optimizer.update(g.pad, g.tensors());
     optimizer.update(g.pad, g.tensors(), exchange->first_weights());
     exchange->store_weights(exchange->first_weights());
+    if (exchange->between_nodes()) between_parts([this] { exchange->send_first_weights(); });
     optimizer.update(g.pad, g.tensors(), exchange->later_weights());
+    if (exchange->between_nodes()) exchange->store_weights(exchange->later_weights());
 }
 
 template <class Real>
@@ -112,7 +136,10 @@ void StepRunner<Real>::reduce_and_update(int step) {
     g.memory.copy(sent, g.stats, 1);
     if (should_update && g.pad) g.pad->commit(true);
     // last, so that a step that fails leaves the parameters as they were
-    if (!should_update || should_update(*sent)) run_phase(apply, [&] { update(); });
+    if (!should_update || should_update(*sent))
+        run_phase(apply, [&] { update(); });
+    else if (exchange && exchange->weights_overlap())
+        exchange->restore_weights();
 }
 
 template <class Real>
@@ -133,7 +160,7 @@ Ticket StepRunner<Real>::run(int step, float learning_rate, const NextBatch& nex
     }
     if (on_submitted) on_submitted();
     reduce_and_update(step);
-    if (exchange) exchange->weights_overlap() ? exchange->synchronize() : exchange->exchange_weights();
+    if (exchange) exchange->weights_overlap() ? exchange->finish_update() : exchange->exchange_weights();
     return g.pad ? g.pad->commit() : 0;
 }
 

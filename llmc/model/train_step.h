@@ -46,16 +46,23 @@ struct StepRunner {
 
     void forget_recordings();
 
-    // Several recordings, where the processes of a job synchronize between them
-    using Phase = std::vector<Recording*>;
+    // Several recordings, where the processes of a job do something between them
+    struct Part {
+        std::function<void()> before;  // null: nothing
+        Recording* commands;
+    };
+    using Phase = std::vector<Part>;
     Phase first_micro, later_micro, last_micro, apply;
     Phase* being_recorded = nullptr;
+    std::function<void()> before_part = nullptr;
     // Two slots, for the stats of consecutive steps
     StepStats* readback = g.memory.template allocate<StepStats>(2, "readback", Placement::host);
 
    private:
     void run_phase(Phase& phase, const std::function<void()>& commands);
     void end_recording();
+    void replay(const Part& part);
+    void between_parts(const std::function<void()>& action);
     void synchronize();
     void forward_first();
     void head_and_backward(Gradients gradients, bool last);
