@@ -60,6 +60,28 @@ TYPED_TEST(GradientSumTest, CpuAddsInOrder) {
     }
 }
 
+// Sums of all shapes in one call, among them an empty one; enough of them for several threads.
+TYPED_TEST(GradientSumTest, ManyAtOnceAddInOrder) {
+    using Real = TypeParam;
+    std::vector<SumCase<Real>> cases;
+    std::vector<std::vector<Real>> rows, own, out;
+    std::vector<GradientSum<Real>> sums;
+    for (const SumShape& s : {shapes[0], shapes[1], SumShape{0, 8, 2, 0}, shapes[2], shapes[3], shapes[3]}) {
+        const SumCase<Real>& c = cases.emplace_back(s);
+        sums.push_back({.out = out.emplace_back(from_floats<Real>(nans(s.n))).data(),
+                        .inp = rows.emplace_back(from_floats<Real>(c.rows)).data(),
+                        .own = own.emplace_back(from_floats<Real>(c.own)).data(),
+                        .n = s.n,
+                        .stride = s.stride,
+                        .count = s.count,
+                        .own_index = s.own_index});
+    }
+    for (const size_t number : {size_t(1), sums.size()}) {
+        gradient_sums<Real>(nullptr, {sums.begin(), sums.begin() + ptrdiff_t(number)});
+        for (size_t i = 0; i < number; i++) EXPECT_EQ(to_floats(out[i]), cases[i].sum) << i;
+    }
+}
+
 TYPED_TEST(GradientSumTest, GpuIsBitIdentical) {
     using Real = TypeParam;
     const auto versions = with_baselines(gradient_sum_versions<Real>());

@@ -34,13 +34,10 @@ static void take_share_of_cores(const Options& o, const Communicator& job) {
 
 std::string device_of_process(const Options& o, const Communicator& job) {
     if (job.machine_size == 1) return o.device;
-    if (o.device == "cpu") take_share_of_cores(o, job);
+    take_share_of_cores(o, job);  // a GPU's process sums gradients, too
     if (o.device != "auto") return o.device;
     const std::vector<DeviceInfo> gpus = usable_gpus();
-    if (gpus.empty()) {
-        take_share_of_cores(o, job);
-        return "cpu";
-    }
+    if (gpus.empty()) return "cpu";
     if (int(gpus.size()) < job.machine_size)
         fail(
             "--device auto: %d processes on a machine with %zu GPU%s: start one process per GPU, or name "
