@@ -127,3 +127,18 @@ TEST(Ownership, OptimizerStoresAndLoads) {
         EXPECT_EQ(owned, n / 3);
     }
 }
+
+TEST(Ownership, GroupsOfLayersGrow) {
+    using Begins = std::vector<int>;
+    EXPECT_EQ(groups_of_layers(1), (Begins{0, 1}));
+    EXPECT_EQ(groups_of_layers(2), (Begins{0, 1, 2}));
+    EXPECT_EQ(groups_of_layers(6), (Begins{0, 1, 2, 4, 6}));
+    EXPECT_EQ(groups_of_layers(12), (Begins{0, 1, 3, 7, 12}));
+    EXPECT_EQ(groups_of_layers(48), (Begins{0, 1, 4, 14, 48}));
+    for (int layers = 1; layers < 300; layers++) {
+        const Begins begins = groups_of_layers(layers);
+        for (size_t i = 1; i < begins.size(); i++) EXPECT_LT(begins[i - 1], begins[i]) << layers;
+        EXPECT_EQ(begins.back(), layers);
+        EXPECT_LE(begins.size(), 5u);
+    }
+}

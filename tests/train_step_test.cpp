@@ -3,8 +3,10 @@
 // micro-step's. Steps that are replayed are bit-identical to their parts run one by one.
 #include "llmc/model/train_step.h"
 
+#include <map>
 #include <set>
 
+#include "llmc/distributed/transport.h"
 #include "llmc/layers/tensor_core.h"
 #include "llmc/model/gradient_exchange.h"
 #include "llmc/model/initialize.h"
@@ -461,4 +463,36 @@ TEST(TrainStep, ExchangeNeedsItsSynchronization) {
     for (const int layer : {1, 2})
         EXPECT_EQ(exchange.synchronizes_before(layer),
                   message_of([&] { exchange.before_layer(layer); }) != "");
+}
+
+// 64 machines of 8 processes: what each process sends to, and receives from, each of its peers.
+TEST(TrainStep, FewMessagesBetweenManyMachines) {
+    const ModelConfig xl = {1024, 50257, 50304, 48, 25, 1600};
+    for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::muon}) {
+        GPT2<bf16> g(xl, nullptr, MemoryUse::count);
+        const auto job = join_job();
+        job->size = 512, job->num_nodes = 64, job->local_size = 8;
+        job->node = 5, job->local_rank = 3, job->rank = 43;
+        job->first_ranks.clear();
+        for (int first = 0; first <= 512; first += 8) job->first_ranks.push_back(first);
+        const GradientExchange<bf16> exchange(g, ownership_of(xl, kind, 512), *job);
+        ASSERT_EQ(exchange.num_groups(), 4);
+        std::map<std::pair<int, bool>, int> packets;  // by peer, and whether it is sent
+        uint64_t bytes = 0;
+        for (int group = 0; group < exchange.num_groups(); group++) {
+            const auto messages = exchange.gradient_messages(group);
+            for (const bool sends : {true, false})
+                for (const Packet& p : packets_of(sends ? messages.sends : messages.receives, job->max_part,
+                                                  job->size, job->rank, sends)) {
+                    packets[{p.rank, sends}]++;
+                    if (sends) bytes += p.bytes;
+                }
+        }
+        EXPECT_LE(packets.size(), 2 * 63u);
+        for (const auto& [peer, count] : packets) EXPECT_LE(count, 4) << peer.first;
+        if (kind == OptimizerKind::adamw) {
+            EXPECT_EQ(packets.size(), 2 * 63u);
+            EXPECT_NEAR(double(bytes), 63.0 / 64 * double(num_parameters(xl)) * 2 / 8, 1e5);
+        }
+    }
 }

@@ -1,7 +1,6 @@
 #include "llmc/model/gradient_exchange.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 // --- construction ---
@@ -18,7 +17,7 @@ GradientExchange<Real>::GradientExchange(GPT2<Real>& model, const Ownership& tab
         stride += ceil_div(parameter_size(g.config, i), 64) * 64;
     }
     stride = ceil_div(stride, 4096) * 4096;  // whole pages
-    everything = group_ranges(0, g.config.num_layers);
+    everything = group_ranges(g.config, 0, g.config.num_layers);
     group_begin = groups_of_layers(g.config.num_layers);
     gradients_sent.resize(num_groups());
     weights_sent.resize(num_groups());
@@ -48,20 +47,6 @@ size_t GradientExchange<Real>::incoming_elements() {
             if (is_mine(s)) n += comm.num_nodes * s.count;
     }
     return n;
-}
-
-// Each group has r times the layers of the one before, which is sent after it in the backward pass, and
-// received before it in the forward pass; the first has one.
-template <class Real>
-std::vector<int> GradientExchange<Real>::groups_of_layers(int num_layers) {
-    const int most = std::min(4, num_layers);
-    std::vector<int> begin;
-    for (double r = 1; begin.empty() || begin.back() + int(std::pow(r, most - 1)) < num_layers; r += 0.1) {
-        begin = {0};
-        for (int i = 0; i + 1 < most; i++) begin.push_back(begin.back() + int(std::pow(r, i)));
-    }
-    begin.push_back(num_layers);
-    return begin;
 }
 
 // As if the launchpad imports the buffers. Its memory is theirs, too, unless the GPU is a discrete one.
@@ -156,14 +141,6 @@ std::vector<Shard> GradientExchange<Real>::summed_ranges(const std::vector<Tenso
     return joined;
 }
 
-template <class Real>
-std::vector<TensorRange> GradientExchange<Real>::group_ranges(int first_layer, int end_layer) const {
-    std::vector<TensorRange> ranges = linear_weights(first_layer, end_layer);
-    if (first_layer == 0)
-        for (const TensorRange& range : other_ranges(g.config)) ranges.push_back(range);
-    return ranges;
-}
-
 // Copies between buffers and memory of the device; on a launchpad, they overlap with the commands that
 // follow.
 template <class Real>
@@ -236,8 +213,7 @@ template <class Real>
 void GradientExchange<Real>::add_gradient_copies(Copies& copies,
                                                  const std::vector<TensorRange>& ranges) const {
     for (const auto& [tensor, first, count] : ranges)
-        copies.push_back(
-            {buffer(comm.local_rank) + offsets[tensor] + first, g.grads[tensor] + first, count});
+        copies.push_back({buffer(comm.local_rank) + offsets[tensor] + first, g.grads[tensor] + first, count});
 }
 
 // --- gradients ---

@@ -76,7 +76,7 @@ struct GradientExchange {
     // What the forward pass reads first, and the rest. After the update of the first weights, store_weights()
     // stores them while the rest is updated; between nodes, send_first_weights() follows. After the update,
     // finish_update(); then gather_first_weights() gathers them.
-    std::vector<TensorRange> first_weights() const { return group_ranges(0, first_end()); }
+    std::vector<TensorRange> first_weights() const { return group_ranges(g.config, 0, first_end()); }
     std::vector<TensorRange> later_weights() const {
         return linear_weights(first_end(), g.config.num_layers);
     }
@@ -98,8 +98,6 @@ struct GradientExchange {
 
     // --- messages between nodes ---
 
-    // The layers from group_begin[i] to before group_begin[i + 1] are group i.
-    static std::vector<int> groups_of_layers(int num_layers);
     // To other nodes: a group's sums, or weights.
     struct Messages {
         std::vector<Message> sends, receives;
@@ -170,9 +168,8 @@ struct GradientExchange {
     int end_first_layers() const { return std::min(2, g.config.num_layers); }
     int first_end() const { return between_nodes() ? group_begin[1] : end_first_layers(); }
     int middle_layer() const;
-    std::vector<TensorRange> group_ranges(int first_layer, int end_layer) const;
     std::vector<TensorRange> ranges_of(int group) const {
-        return group_ranges(group_begin[group], group_begin[group + 1]);
+        return group_ranges(g.config, group_begin[group], group_begin[group + 1]);
     }
     // A GPU's gradients of a layer are stored during the next one: their reduction may be postponed.
     int lag() const { return g.pad ? 1 : 0; }
@@ -198,10 +195,10 @@ struct GradientExchange {
     Real* gathered = nullptr;               // on the device: the memory of GatheredShard
     std::vector<TensorRange> everything;
     std::vector<GradientSlice<Real>> own_sums;  // to compute the norm: the sums that this process owns
-    std::vector<int> group_begin;
-    std::vector<Real> incoming;              // (num_nodes, n) of each owned shard: the sums of other nodes
-    std::vector<size_t> incoming_of;         // where a group's begin
+    std::vector<int> group_begin;               // groups_of_layers()
+    std::vector<Real> incoming;                 // (num_nodes, n) of each owned shard: the sums of other nodes
+    std::vector<size_t> incoming_of;            // where a group's begin
     std::vector<std::shared_ptr<::Exchange>> gradients_sent, weights_sent;  // by group
-    int num_sent = 0;                        // groups of weights since the update
-    int due = -1;                            // group of gradients that is stored and not sent
+    int num_sent = 0;  // groups of weights since the update
+    int due = -1;      // group of gradients that is stored and not sent
 };

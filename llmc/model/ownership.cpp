@@ -1,6 +1,7 @@
 #include "llmc/model/ownership.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/base/error.h"
@@ -110,4 +111,24 @@ std::vector<TensorRange> other_ranges(const ModelConfig& config) {
     for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++)
         if (!is_linear_weight(tensor)) ranges.push_back({tensor, 0, parameter_size(config, tensor)});
     return ranges;
+}
+
+std::vector<TensorRange> group_ranges(const ModelConfig& config, int first, int end) {
+    std::vector<TensorRange> ranges = linear_weight_ranges(config, first, end);
+    if (first == 0)
+        for (const TensorRange& range : other_ranges(config)) ranges.push_back(range);
+    return ranges;
+}
+
+// Each group has r times the layers of the one before, which is sent after it in the backward pass, and
+// received before it in the forward pass; the first has one.
+std::vector<int> groups_of_layers(int num_layers) {
+    const int most = std::min(4, num_layers);
+    std::vector<int> begin;
+    for (int tenths = 10; begin.empty() || begin.back() < num_layers; tenths++) {
+        begin = {0};
+        for (int i = 0; i < most; i++) begin.push_back(begin.back() + int(std::pow(tenths / 10.0, i)));
+    }
+    begin.back() = num_layers;
+    return begin;
 }

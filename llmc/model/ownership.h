@@ -65,3 +65,8 @@ bool is_linear_weight(int tensor);
 // The weights of the linear layers of the model's layers `first` to before `end`; and all other tensors.
 std::vector<TensorRange> linear_weight_ranges(const ModelConfig& config, int first, int end);
 std::vector<TensorRange> other_ranges(const ModelConfig& config);
+
+// What nodes exchange at a time: the layers from groups_of_layers()[i] to before [i + 1] are group i. Group 0
+// also has the tensors that are not linear weights.
+std::vector<int> groups_of_layers(int num_layers);
+std::vector<TensorRange> group_ranges(const ModelConfig& config, int first, int end);
