@@ -58,7 +58,8 @@ static int processes_on_device(const Options& o, const Communicator& job) {
 }
 
 // Opens the device of --device; null is the CPU.
-static std::unique_ptr<LaunchPad> open_training_device(const Options& o, const Communicator& job) {
+static std::unique_ptr<LaunchPad> open_training_device(const Options& o, Communicator& job) {
+    note_bound_cores(o, job);
     const uint64_t limit = o.plans_device() ? 0 : o.device_memory / uint64_t(processes_on_device(o, job));
     auto pad = open_device(device_of_process(o, job), {.device_memory = limit, .timestamps = o.profile});
     if (o.offloads_optimizer() && !has_own_memory(pad.get()))

@@ -1,5 +1,6 @@
 // Training in several processes, started by mpirun: they train like one process with the batch of all, runs
 // repeat bit-identically, a run resumes with another number of processes, and what does not fit is refused.
+#include "llmc/base/os.h"
 #include "tests/distributed_run.h"
 
 static void expect_near(const std::vector<double>& got, const std::vector<double>& want, double tolerance) {
@@ -190,6 +191,23 @@ TEST_F(Distributed, OnlyRankZeroPrints) {
     EXPECT_NE(result.out.find("processes: 3"), std::string::npos) << result.out;
     EXPECT_EQ(printed_losses(result.out).size(), size_t(STEPS)) << result.out;
     EXPECT_EQ(result.out.find('\033'), std::string::npos) << "a status line in a pipe: " << result.out;
+}
+
+// mpirun binds two processes to a core each, which leaves the others idle.
+TEST_F(Distributed, SaysThatProcessesAreBoundToFewCores) {
+    const std::vector<std::string> mpirun = {"env", "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun", "--oversubscribe"};
+    const auto bound = [&](const std::string& to, const std::vector<std::string>& command) {
+        return run_program(with(with(mpirun, {"--bind-to", to, "-np", "1"}), command)).out;
+    };
+    const std::vector<std::string> plan = {program, "-e", tiny, "--device", "cpu", "--dry-run=memory",
+                                           "-t",    "17"};
+    const int cores = std::stoi(bound("core", {"nproc"}));
+    const std::string line =
+        format_string("the launcher gives each process %d of this machine's %d cores", cores, online_cpus());
+    EXPECT_EQ(bound("core", plan).find(line) != std::string::npos, cores <= online_cpus() / 2);
+    EXPECT_EQ(bound("none", plan).find("the launcher gives"), std::string::npos);
+    EXPECT_EQ(bound("core", with(plan, {"--threads", "1"})).find("the launcher gives"), std::string::npos);
 }
 
 // The signal goes to the process that was started last, which is rank 1.

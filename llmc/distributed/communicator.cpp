@@ -101,6 +101,10 @@ static int started_processes() {
     return getenv("PMIX_RANK") || getenv("PMI_RANK") ? 0 : 1;
 }
 
+bool has_launcher() {
+    return started_processes() != 1 || getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE");
+}
+
 std::vector<int> first_ranks_of_nodes(const std::vector<int>& machines, int ranks_per_node) {
     const int size = int(machines.size());
     std::vector<int> first_ranks;
@@ -264,7 +268,10 @@ SharedMemory Communicator::map_shared(size_t bytes, const std::string& purpose) 
         memory.unlink();
         memory.resize(bytes, purpose);
     });
-    agree([&] { memory.map(bytes, purpose); });
+    agree([&] {
+        memory.map(bytes, purpose);
+        memory.reserve(local_rank, local_size, purpose);
+    });
     return memory;
 }
 

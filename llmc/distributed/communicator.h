@@ -106,6 +106,7 @@ std::unique_ptr<Communicator> join_job();
 [[noreturn]] void abort_job(const std::string& message);
 
 bool built_with_mpi();
+bool has_launcher();  // mpirun, mpiexec or srun started this process, maybe as the only one
 
 // The messages as one packet for each rank, or several of at most max_part bytes. The packet for the rank
 // after `first` comes first, so that not all ranks begin with the same one.

@@ -33,6 +33,7 @@ void SharedMemory::create() { refuse(); }
 void SharedMemory::open(const std::string&) { refuse(); }
 void SharedMemory::unlink() {}
 void SharedMemory::resize(size_t, const std::string&) { refuse(); }
+void SharedMemory::reserve(int, int, const std::string&) {}
 void SharedMemory::close_file() {}
 
 // --- other processes ---

@@ -23,14 +23,15 @@ struct SharedMemory {
           named(std::exchange(other.named, false)) {}
 
     // In this order: create() in one process, open() of its path in the others, unlink() and resize() in the
-    // first, map() in each. Error on failure. resize() reserves the space, so that the processes can touch
-    // all of it later.
+    // first, map() and reserve() in each. Error on failure. reserve() takes the space of one process of
+    // several, so that all of it can be touched later, and lies in the memory next to that process's cores.
     void create();
     void open(const std::string& path_of_creator);
     void unlink();
     void resize(size_t size, const std::string& purpose);
     // map() without create() and open(): memory of this process alone, with the same alignment.
     void map(size_t size, const std::string& purpose);
+    void reserve(int process, int num_processes, const std::string& purpose);
     void close_file();
 
    private:

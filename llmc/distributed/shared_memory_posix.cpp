@@ -64,25 +64,8 @@ void SharedMemory::unlink() {
     named = false;
 }
 
-// Reserves the file's space; 0 or an error number.
-static int reserve(int file, size_t size) {
-#ifdef __APPLE__
-    return ftruncate(file, off_t(size)) == 0 ? 0 : errno;
-#else
-    int error;
-    do error = posix_fallocate(file, 0, off_t(size));
-    while (error == EINTR);
-    return error;
-#endif
-}
-
-void SharedMemory::resize(size_t size, const std::string& purpose) {
-    size = rounded_up(size);
-    struct statvfs space;
-    const bool known = fstatvfs(file, &space) == 0;
-    const double available = known ? double(space.f_bavail) * double(space.f_frsize) : 0;
-    int error = known && double(size) > available ? ENOSPC : reserve(file, size);
-    if (!error) return;
+[[noreturn]] static void fail_to_reserve(int error, size_t size, double available,
+                                         const std::string& purpose) {
     const std::string host = host_name();
     if (error != ENOSPC)
         fail("cannot get %s of memory in %s on %s for %s: %s", mib(double(size)).c_str(), folder().c_str(),
@@ -91,6 +74,34 @@ void SharedMemory::resize(size_t size, const std::string& purpose) {
         "%s on %s has %s left, but %s needs %s: enlarge it (mount -o remount,size=..., docker: --shm-size) "
         "or remove files there",
         folder().c_str(), host.c_str(), mib(available).c_str(), purpose.c_str(), mib(double(size)).c_str());
+}
+
+static double available_bytes(int file, double if_unknown) {
+    struct statvfs space;
+    return fstatvfs(file, &space) == 0 ? double(space.f_bavail) * double(space.f_frsize) : if_unknown;
+}
+
+void SharedMemory::resize(size_t size, const std::string& purpose) {
+    size = rounded_up(size);
+    const double available = available_bytes(file, double(size));
+    if (double(size) > available) fail_to_reserve(ENOSPC, size, available, purpose);
+    if (ftruncate(file, off_t(size)) != 0) fail_to_reserve(errno, size, available, purpose);
+}
+
+// Of /dev/shm, pages lie in the memory of the node on which the process runs that asks for them first.
+void SharedMemory::reserve(int process, int num_processes, const std::string& purpose) {
+#ifndef __APPLE__
+    if (file < 0) return;
+    const size_t page = 4096, pages = bytes / page;
+    const size_t first = pages * size_t(process) / size_t(num_processes),
+                 end = pages * size_t(process + 1) / size_t(num_processes);
+    int error = 0;
+    do error = end > first ? posix_fallocate(file, off_t(first * page), off_t((end - first) * page)) : 0;
+    while (error == EINTR);
+    if (error) fail_to_reserve(error, bytes, available_bytes(file, 0), purpose);
+#else
+    (void)process, (void)num_processes, (void)purpose;
+#endif
 }
 
 // Maps the file, or private memory without one, to an aligned address.

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <set>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
@@ -32,16 +33,39 @@ static void take_share_of_cores(const Options& o, const Communicator& job) {
     omp_set_num_threads(std::max(1, cores / job.machine_size));
 }
 
-std::string device_of_process(const Options& o, const Communicator& job) {
+void note_bound_cores(const Options& o, const Communicator& job) {
+    const int cores = omp_get_num_procs(), all = online_cpus();
+    if (!has_launcher() || o.threads || cores * job.machine_size > all / 2) return;
+    print_line(stdout,
+               "note: the launcher gives each process %d of this machine's %d cores, %d in all: mpirun "
+               "--bind-to none gives them all",
+               cores, all, cores * job.machine_size);
+}
+
+// Whether each process of the machine sees one GPU, and no other process sees the same: srun
+// --gpus-per-task=1. `seen` has the PCI addresses of the GPUs that each rank sees.
+static bool each_sees_its_own(const std::vector<std::string>& seen, const Communicator& job) {
+    const auto first = seen.begin() + (job.rank - job.machine_rank), end = first + job.machine_size;
+    const bool single = std::all_of(first, end, [](const std::string& gpus) {
+        return gpus.size() > 1 && std::count(gpus.begin(), gpus.end(), ' ') == 1;
+    });
+    return single && int(std::set<std::string>(first, end).size()) == job.machine_size;
+}
+
+std::string device_of_process(const Options& o, Communicator& job) {
     if (job.machine_size == 1) return o.device;
     take_share_of_cores(o, job);  // a GPU's process sums gradients, too
     if (o.device != "auto") return o.device;
     const std::vector<DeviceInfo> gpus = usable_gpus();
+    std::string addresses;
+    for (const DeviceInfo& gpu : gpus) addresses += gpu.pci + " ";
+    const std::vector<std::string> seen = job.gather(addresses);
     if (gpus.empty()) return "cpu";
+    if (each_sees_its_own(seen, job)) return std::to_string(gpus[0].index);
     if (int(gpus.size()) < job.machine_size)
         fail(
             "--device auto: %d processes on a machine with %zu GPU%s: start one process per GPU, or name "
-            "the device that all of them use with --device",
+            "the device that all of them use with --device, such as --device 0",
             job.machine_size, gpus.size(), gpus.size() == 1 ? "" : "s");
     return std::to_string(gpus[job.machine_rank].index);
 }

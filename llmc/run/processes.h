@@ -8,8 +8,11 @@
 
 // The device that this process opens: --device as it is or, if that is "auto" and the machine runs several
 // processes of the job, a GPU of its own; on a machine without a GPU, the CPU, with this process's share of
-// the cores. Error if there are fewer GPUs than processes.
-std::string device_of_process(const Options& o, const Communicator& job);
+// the cores. Collective. Error if there are fewer GPUs than processes, unless each sees one of its own.
+std::string device_of_process(const Options& o, Communicator& job);
+
+// Prints a line if the launcher has bound the processes to few of the machine's cores.
+void note_bound_cores(const Options& o, const Communicator& job);
 
 // The part of the optimizer's state that this process holds. Error if the machines of the job run different
 // numbers of processes.
