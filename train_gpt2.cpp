@@ -121,15 +121,16 @@ static OptimizerOptions optimizer_options(const Options& o) {
 
 // Loads parameters and moments.
 template <class Real>
-static void load(const Options& o, const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer) {
+static void load(const Options& o, const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer,
+                 Communicator& job) {
     const Start& start = inputs.start;
     Phase phase("loading the parameters");
     uint64_t loaded = 0;
     const BytesRead show = [&](uint64_t bytes) { phase.update(bytes_text(loaded += bytes, 0)); };
     if (start.resumed)
-        load_checkpoint(g, optimizer, o.output, start.step, start.state.precision, show);
+        load_checkpoint(g, optimizer, o.output, start.step, start.state.precision, show, job);
     else
-        load_parameters(g, inputs.model_path, o.seed, &optimizer, show);
+        load_parameters(g, inputs.model_path, o.seed, &optimizer, show, &job);
     phase.done();
 }
 
@@ -193,11 +194,15 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
     return 128 + run.stopping;  // as if the signal had ended the program
 }
 
+// A checkpoint that could not be read: it may be damaged.
+struct CheckpointNotRead : Error {
+    using Error::Error;
+};
+
 template <class Real>
-static int train(Options& o, LaunchPad* pad, Communicator& job) {
-    catch_save_signal();
+static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify) {
     RunFolder folder;
-    RunInputs inputs = open_inputs(o, folder, job);
+    RunInputs inputs = open_inputs(o, folder, job, verify);
     const OptimizerShare share = share_of_process(o, job);
     const MemoryCheck memory = memory_check<Real>(o, inputs.config, pad, job);
     if (o.may_choose_batch()) {
@@ -211,10 +216,27 @@ static int train(Options& o, LaunchPad* pad, Communicator& job) {
     g.dropout = o.dropout;
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
     Optimizer<Real> optimizer(inputs.config, g.memory, optimizer_options(o), share);
-    load(o, inputs, g, optimizer);
+    try {
+        job.agree([&] { load(o, inputs, g, optimizer, job); });
+    } catch (const Error& error) {
+        if (inputs.start.resumed && verify == Verify::when_read) throw CheckpointNotRead(error.what());
+        throw;
+    }
     if (!o.plans_only()) return run(o, inputs, g, optimizer, peak, job);
     print_estimate(o, g, optimizer, inputs, peak);
     return 0;
+}
+
+// Several processes verify a checkpoint when they read it, each what it needs. If that fails, the first
+// process verifies all checkpoints, and the run resumes the newest intact one.
+template <class Real>
+static int train(const Options& o, LaunchPad* pad, Communicator& job) {
+    catch_save_signal();
+    if (job.size > 1) try {
+            return train<Real>(o, pad, job, Verify::when_read);
+        } catch (const CheckpointNotRead&) {
+        }
+    return train<Real>(o, pad, job, Verify::now);
 }
 
 // Where notes go: standard output, unless that is what the model is exported to.

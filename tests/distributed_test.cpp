@@ -239,6 +239,96 @@ TEST_F(Distributed, RefusesOptionsThatDisagreeWithTheJob) {
     EXPECT_NE(odd_batch.err.find("B*T*processes"), std::string::npos) << odd_batch.err;
 }
 
+// Every process verifies what it reads; damage that one of them finds makes all resume the checkpoint before.
+TEST_F(Distributed, DamagedCheckpointIsNotResumed) {
+    const std::vector<std::string> options = {"-x", "8", "-n", "4"};
+    train(3, options, "whole");
+    for (const std::string& name :
+         {std::string("model_00000008.bin"), std::string("state_00000008_00002.bin")})
+        for (const int processes : {2, 3}) {
+            SCOPED_TRACE(name + format_string(", %d processes", processes));
+            std::filesystem::remove_all(folder("out"));
+            std::filesystem::copy(folder("whole"), folder("out"), std::filesystem::copy_options::recursive);
+            std::string bytes = read_whole_file(folder("out") + "/" + name);
+            bytes[bytes.size() / 2] ^= 1;
+            write_whole_file(folder("out") + "/" + name, {bytes});
+            const ProgramResult result = start(processes, with(options, {"-y", "1"}), "out");
+            EXPECT_EQ(result.status, 0) << result.err;
+            EXPECT_NE(result.out.find("the checkpoint of step 8 is broken: "), std::string::npos)
+                << result.out;
+            EXPECT_NE(result.out.find(name + " is damaged"), std::string::npos) << result.out;
+            EXPECT_NE(result.out.find("at step 4"), std::string::npos) << result.out;
+            if (processes == 3) {
+                EXPECT_TRUE(model_after("whole", 8) == model_after("out", 8));
+                EXPECT_TRUE(moments_after("whole", 8) == moments_after("out", 8));
+            }
+        }
+}
+
+// The bytes that each process of a job reads, by the system's count, which includes the program's libraries.
+static std::vector<double> bytes_read(const ProgramResult& result) {
+    std::vector<double> bytes;
+    for (size_t at = 0; (at = result.err.find("rchar: ", at)) != std::string::npos; at += 7)
+        bytes.push_back(std::stod(result.err.substr(at + 7)));
+    return bytes;
+}
+
+// A resumed process reads its share of the optimizer's state; one of each machine reads the model.
+TEST_F(Distributed, ResumeReadsEachByteOnce) {
+    const int processes = 4;
+    const std::vector<std::string> options = {
+        "-e", "custom:layers=5,heads=4,channels=256,max_seq_len=32,vocab=67",
+        "-t", "16",
+        "-b", "1",
+        "-v", "0",
+        "-x", "1",
+        "-n", "1",
+        "-j", ""};
+    const std::string script = format_string(R"("%s" "$@"; grep rchar /proc/$$/io >&2)", program.c_str());
+    const auto job = [&](const std::vector<std::string>& more) {
+        const std::vector<std::string> mpirun = {"env",
+                                                 "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                                 "mpirun",
+                                                 "--oversubscribe",
+                                                 "-np",
+                                                 std::to_string(processes),
+                                                 "bash",
+                                                 "-c",
+                                                 script,
+                                                 "program",
+                                                 "-i",
+                                                 data.train,
+                                                 "--device",
+                                                 "cpu",
+                                                 "--threads",
+                                                 "1",
+                                                 "-s",
+                                                 "0",
+                                                 "-o",
+                                                 folder("out")};
+        return run_program(with(with(mpirun, options), more));
+    };
+    const ProgramResult fresh = job({"--ranks-per-node", "2"});
+    ASSERT_EQ(fresh.status, 0) << fresh.err;
+    const double model = double(model_after("out", 1).size()),
+                 share = double(read_whole_file(optimizer_part_path(folder("out"), 1, 1)).size());
+    const ProgramResult resumed = job({"--ranks-per-node", "2", "-y", "1"});
+    ASSERT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_NE(resumed.out.find("at step 1"), std::string::npos) << resumed.out;
+    std::vector<double> before = bytes_read(fresh), after = bytes_read(resumed);
+    ASSERT_EQ(int(before.size()), processes) << fresh.err;
+    ASSERT_EQ(int(after.size()), processes) << resumed.err;
+    std::ranges::sort(before);
+    std::ranges::sort(after);
+    for (int i = 0; i < processes; i++) {
+        const double most = share + (i >= 2 ? model : 0);  // two processes read the model
+        printf("process %d reads %.2f of its share\n", i, (after[i] - before[i]) / most);
+        EXPECT_LE(after[i] - before[i], 1.2 * most);
+        EXPECT_GE(after[i] - before[i], 0.9 * most);
+    }
+}
+
 // Both processes have the same options, and see other contents under one path, which leads to the folder that
 // each of them works in.
 TEST_F(Distributed, RefusesProcessesThatSeeOtherFiles) {

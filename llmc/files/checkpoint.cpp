@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -44,22 +45,24 @@ ModelConfig read_model_header(const std::string& path) {
     return check_model(file, path, in_bf16);
 }
 
-void read_model(const std::string& path, const WriteTensor& write) {
+void read_model(const std::string& path, const WriteTensor& write, const FileSeal* seal) {
     File file = open_to_read(path);
     bool in_bf16;
     ModelConfig config = check_model(file, path, in_bf16);
+    ContentCheck content(file, path, seal);
     size_t most = std::min(tensor_chunk, num_parameters(config));
     std::vector<float> values(most);
     std::vector<bf16> halves(in_bf16 ? most : 0);
     for_each_chunk(config, {}, MASTER_WEIGHTS, [&](int tensor, size_t offset, size_t count) {
         if (in_bf16) {
-            read_exactly(file, path, halves.data(), count * sizeof(bf16));
+            content.read(halves.data(), count * sizeof(bf16));
             std::copy_n(halves.begin(), count, values.begin());
         } else {
-            read_exactly(file, path, values.data(), count * sizeof(float));
+            content.read(values.data(), count * sizeof(float));
         }
         write(tensor, offset, values.data(), count);
     });
+    content.finish();
 }
 
 FileSeal write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read,
@@ -109,13 +112,15 @@ static nlohmann::json read_run_file(const std::string& path) {
     return file["content"];
 }
 
+static FileSeal seal_from_json(const nlohmann::json& seal) { return {seal.at("bytes"), seal.at("xxh3")}; }
+
 static void check_seal(const std::string& path, const nlohmann::json& seal,
-                       const BytesRead& progress = nullptr) {
+                       const BytesRead& progress = nullptr, Verify verify = Verify::now) {
     const uint64_t bytes = seal.at("bytes"), size = size_of(open_to_read(path), path);
     if (size != bytes)
         fail("%s is damaged: it has %llu bytes, but %llu were written", path.c_str(),
              (unsigned long long)size, (unsigned long long)bytes);
-    if (seal.at("xxh3") != checksum_of_file(path, progress))
+    if (verify == Verify::now && seal.at("xxh3") != checksum_of_file(path, progress))
         fail("%s is damaged: its checksum does not match its content", path.c_str());
 }
 
@@ -385,27 +390,116 @@ static void read_states(const std::string& dir, int step,
     }
 }
 
+// The seals of the parts of the optimizer's state.
+static std::vector<nlohmann::json> seals_of_states(const nlohmann::json& files) {
+    if (files.contains("state")) return {files["state"]};
+    return files.value("states", std::vector<nlohmann::json>());
+}
+
 std::string check_checkpoint(const std::string& dir, int step, Unverified unverified,
-                             const BytesRead& progress) {
+                             const BytesRead& progress, Verify verify) {
     const std::string model = model_path(dir, step);
     std::string run;
     if (file_exists(run_path(dir, step)))
         run = verified_run(dir, step, [&](const nlohmann::json& files) {
-            check_seal(model, files.at("model"), progress);
-            if (files.contains("state")) check_seal(optimizer_path(dir, step), files["state"], progress);
+            check_seal(model, files.at("model"), progress, verify);
             int part = 0;
-            for (const nlohmann::json& seal : files.value("states", nlohmann::json::array()))
-                check_seal(optimizer_part_path(dir, step, part++), seal, progress);
+            for (const nlohmann::json& seal : seals_of_states(files))
+                check_seal(optimizer_part_path(dir, step, part++), seal, progress, verify);
         });
     else if (unverified == Unverified::refuse)
         expect_no_run_file(dir, step);
     const ModelConfig config = read_model_header(model);
-    read_states(dir, step, [&](const std::string& part) { return read_optimizer_state(part, config); });
+    read_states(dir, step, [&](const std::string& part) {
+        return verify == Verify::now ? read_optimizer_state(part, config)
+                                     : read_optimizer_header(part, config);
+    });
     return run;
 }
 
 void read_all_moments(const std::string& dir, int step, const ModelConfig& config, const WriteMoment& write) {
     read_states(dir, step, [&](const std::string& part) { return read_moments(part, config, write); });
+}
+
+// A process that reads a part in pieces cannot verify it, so the processes divide such parts among
+// themselves.
+static void read_own_moments(const std::string& dir, int step, const CheckpointReader& r,
+                             const std::vector<nlohmann::json>& seals) {
+    int part = 0;
+    read_states(dir, step, [&](const std::string& path) {
+        const int index = part++;
+        const bool has_seal = size_t(index) < seals.size();
+        const FileSeal seal = has_seal ? seal_from_json(seals[index]) : FileSeal();
+        const OptimizerState state =
+            read_own_moments(path, r.config, r.share, r.write_moment, has_seal ? &seal : nullptr);
+        if (has_seal && state.share.count != r.share.count && index % r.share.count == r.share.index)
+            check_seal(path, seals[index]);
+        return state;
+    });
+}
+
+void read_checkpoint(const std::string& dir, int step, const CheckpointReader& reader, Communicator& job) {
+    FileSeal model;
+    std::vector<nlohmann::json> states;
+    const bool has_run = file_exists(run_path(dir, step));
+    if (has_run)
+        verified_run(dir, step, [&](const nlohmann::json& files) {
+            model = seal_from_json(files.at("model"));
+            states = seals_of_states(files);
+        });
+    read_once_per_node(
+        job,
+        [&](const WriteTensor& write) {
+            read_model(model_path(dir, step), write, has_run ? &model : nullptr);
+        },
+        reader.write_tensor);
+    read_own_moments(dir, step, reader, states);
+}
+
+// What the process that reads shows the others.
+struct SharedChunk {
+    int tensor;
+    size_t offset, count;  // no elements: the end
+    bool failed;
+};
+
+void read_once_per_node(Communicator& job, const std::function<void(const WriteTensor&)>& read,
+                        const WriteTensor& write) {
+    if (job.local_size == 1) return read(write);
+    auto* const chunk = static_cast<SharedChunk*>(
+        job.allocate_shared(sizeof(SharedChunk) + tensor_chunk * sizeof(float), "a part of the model"));
+    float* const shared = reinterpret_cast<float*>(chunk + 1);
+    std::exception_ptr error;  // the processes synchronize to the end, whatever happens
+    const auto take = [&] {
+        job.node_barrier();
+        const SharedChunk taken = *chunk;
+        if (taken.count && !error) try {
+                write(taken.tensor, taken.offset, shared, taken.count);
+            } catch (...) {
+                error = std::current_exception();
+            }
+        job.node_barrier();  // from here on, the next chunk takes this one's place
+        return taken;
+    };
+    SharedChunk last = {};
+    if (job.local_rank == 0) {
+        try {
+            read([&](int tensor, size_t offset, const float* values, size_t count) {
+                *chunk = {tensor, offset, count, false};
+                std::copy_n(values, count, shared);
+                take();
+            });
+        } catch (...) {
+            error = std::current_exception();
+        }
+        *chunk = {0, 0, 0, error != nullptr};
+        last = take();
+    } else {
+        do last = take();
+        while (last.count);
+    }
+    if (error) std::rethrow_exception(error);
+    if (last.failed) fail("another process of this machine could not read the model");
 }
 
 // The newest checkpoint that `check` accepts.
@@ -424,8 +518,9 @@ static FoundCheckpoint find_latest(const std::string& dir,
 }
 
 FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified,
-                                       const BytesRead& progress) {
-    return find_latest(dir, [&](int step) { return check_checkpoint(dir, step, unverified, progress); });
+                                       const BytesRead& progress, Verify verify) {
+    return find_latest(dir,
+                       [&](int step) { return check_checkpoint(dir, step, unverified, progress, verify); });
 }
 
 FoundCheckpoint find_latest_model(const std::string& dir) {

@@ -16,7 +16,8 @@
 ModelConfig read_model_header(const std::string& path);
 
 // Checks the file as read_model_header() does, then passes all tensors to `write` as floats.
-void read_model(const std::string& path, const WriteTensor& write);
+// Error if there is a seal and the content is not what it says.
+void read_model(const std::string& path, const WriteTensor& write, const FileSeal* seal = nullptr);
 
 // Writes version 5, rounded to nearest even, if in_bf16, else version 3.
 FileSeal write_model(const std::string& path, const ModelConfig& config, const ReadTensor& read,
@@ -78,12 +79,29 @@ enum class Unverified { refuse, accept };
 // Verifies the checkpoint's files against their checksums. Without run_%08d.json, which llm.c does not write,
 // it checks headers and lengths only. Error, naming the file, on the first problem. Returns the text of the
 // run's JSON object, empty if there is none.
+// Verify::when_read: of the files' content, verifies nothing: read_checkpoint() does.
+enum class Verify { now, when_read };
 std::string check_checkpoint(const std::string& dir, int step, Unverified unverified = Unverified::refuse,
-                             const BytesRead& progress = nullptr);
+                             const BytesRead& progress = nullptr, Verify verify = Verify::now);
 
 // Passes the moments of all parts of the optimizer's state to `write`, as read_moments() does. Error if the
 // parts do not belong together.
 void read_all_moments(const std::string& dir, int step, const ModelConfig& config, const WriteMoment& write);
+
+// Reads a checkpoint in a job, and verifies what it reads: one process of each node reads the model and
+// passes it to the others, and each reads the moments that it owns. All processes call it. Error in at least
+// one of them if a file is damaged.
+struct CheckpointReader {
+    ModelConfig config;
+    OptimizerShare share;
+    WriteTensor write_tensor;
+    WriteMoment write_moment;
+};
+void read_checkpoint(const std::string& dir, int step, const CheckpointReader& reader, Communicator& job);
+
+// Passes what `read` reads in one process of each node to `write` in all of them.
+void read_once_per_node(Communicator& job, const std::function<void(const WriteTensor&)>& read,
+                        const WriteTensor& write);
 
 // Verifies the model's file of a checkpoint against its checksum in run_%08d.json. Returns as
 // check_checkpoint() does; without that file, nothing is verified.
@@ -106,7 +124,7 @@ struct FoundCheckpoint {
     std::vector<std::string> broken;  // one line per newer, broken checkpoint: its step and what is wrong
 };
 FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified = Unverified::refuse,
-                                       const BytesRead& progress = nullptr);
+                                       const BytesRead& progress = nullptr, Verify verify = Verify::now);
 
 // The newest checkpoint whose model is intact, whatever the optimizer's state.
 FoundCheckpoint find_latest_model(const std::string& dir);

@@ -137,19 +137,66 @@ OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& 
     return check_state(open_to_read(path), path, config);
 }
 
-OptimizerState read_moments(const std::string& path, const ModelConfig& config, const WriteMoment& write) {
-    static const char* names[] = {"moment m of", "moment v of", "master weights of"};
-    const File file = open_to_read(path);
-    const OptimizerState state = check_state(file, path, config);
-    seek(file, path, header_bytes);
+OptimizerState read_optimizer_header(const std::string& path, const ModelConfig& config) {
+    return check_state_header(open_to_read(path), path, config);
+}
+
+static constexpr const char* moment_names[] = {"moment m of", "moment v of", "master weights of"};
+
+// Reads all moments of an open file. Leaves it behind them.
+static void read_content(ContentCheck& content, const OptimizerState& state, const ModelConfig& config,
+                         const WriteMoment& write) {
     std::vector<float> values(std::min(tensor_chunk, num_parameters(config)));
     for (Moment moment : {MOMENT_M, MOMENT_V, MASTER_WEIGHTS}) {
         if (moment == MASTER_WEIGHTS && !state.use_master_weights) break;
         for_each_chunk(config, state.share, moment, [&](int tensor, size_t offset, size_t count) {
-            read_exactly(file, path, values.data(), count * sizeof(float));
-            check_finite({tensor, offset, values.data(), count}, path, config, names[moment]);
+            content.read(values.data(), count * sizeof(float));
+            check_finite({tensor, offset, values.data(), count}, content.path, config, moment_names[moment]);
             write(moment, tensor, offset, values.data(), count);
         });
+    }
+}
+
+OptimizerState read_moments(const std::string& path, const ModelConfig& config, const WriteMoment& write) {
+    const File file = open_to_read(path);
+    const OptimizerState state = check_state(file, path, config);
+    ContentCheck content(file, path, nullptr);
+    read_content(content, state, config, write);
+    return state;
+}
+
+// Reads the elements that `reader` owns from a file that has them among others.
+static void read_owned(const File& file, const std::string& path, const OptimizerState& state,
+                       const ModelConfig& config, const OptimizerShare& reader, const WriteMoment& write) {
+    const Ownership owned = ownership_of(config, reader.kind, reader.count);
+    std::vector<float> values(std::min(tensor_chunk, num_parameters(config)));
+    uint64_t begin = header_bytes;  // of the chunk in the file
+    for (Moment moment : {MOMENT_M, MOMENT_V, MASTER_WEIGHTS}) {
+        if (moment == MASTER_WEIGHTS && !state.use_master_weights) break;
+        for_each_chunk(config, state.share, moment, [&](int tensor, size_t offset, size_t count) {
+            for (const Shard& s : owned.within({tensor, offset, count})) {
+                if (s.owner != reader.index) continue;
+                seek(file, path, begin + (s.first - offset) * sizeof(float));
+                read_exactly(file, path, values.data(), s.count * sizeof(float));
+                check_finite({tensor, s.first, values.data(), s.count}, path, config, moment_names[moment]);
+                write(moment, tensor, s.first, values.data(), s.count);
+            }
+            begin += count * sizeof(float);
+        });
+    }
+}
+
+OptimizerState read_own_moments(const std::string& path, const ModelConfig& config,
+                                const OptimizerShare& reader, const WriteMoment& write,
+                                const FileSeal* seal) {
+    const File file = open_to_read(path);
+    const OptimizerState state = check_state_header(file, path, config);
+    if (state.share.count != reader.count || state.share.kind != reader.kind)
+        read_owned(file, path, state, config, reader, write);
+    else if (state.share.index == reader.index) {
+        ContentCheck content(file, path, seal);
+        read_content(content, state, config, write);
+        content.finish();
     }
     return state;
 }

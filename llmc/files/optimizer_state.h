@@ -27,9 +27,17 @@ using ReadMoment = std::function<void(Moment moment, int tensor, size_t offset, 
 // Reads everything but the moments. Error if the file does not belong to this model or is damaged.
 OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& config);
 
+// The same without the order of the data, which is not read.
+OptimizerState read_optimizer_header(const std::string& path, const ModelConfig& config);
+
 // Checks the file as above, then passes the file's part of m, v and, if it has them, master weights to
 // `write`. Error, naming the tensor, if a value is NaN or infinite. Returns everything else.
 OptimizerState read_moments(const std::string& path, const ModelConfig& config, const WriteMoment& write);
+
+// The same for the moments that one process owns. It reads nothing else, and only the header of a file that
+// has none of them. A file that it reads as a whole is compared with the seal, unless that is null.
+OptimizerState read_own_moments(const std::string& path, const ModelConfig& config,
+                                const OptimizerShare& reader, const WriteMoment& write, const FileSeal* seal);
 
 FileSeal write_optimizer_state(const std::string& path, const ModelConfig& config,
                                const OptimizerState& state, const ReadMoment& read);

@@ -21,3 +21,24 @@ std::string checksum_of_file(const std::string& path, const BytesRead& progress)
     }
     return sum.text();
 }
+
+ContentCheck::ContentCheck(const File& opened, const std::string& name, const FileSeal* expected)
+    : file(opened), path(name), seal(expected) {
+    char header[header_bytes];
+    seek(file, path, 0);
+    read(header, header_bytes);
+}
+
+void ContentCheck::read(void* to, size_t bytes) {
+    read_exactly(file, path, to, bytes);
+    if (seal) sum.add(to, bytes);
+}
+
+void ContentCheck::finish() {
+    if (!seal) return;
+    std::vector<char> piece(1 << 20);
+    while (const size_t count = read_some(file, path, piece.data(), piece.size()))
+        sum.add(piece.data(), count);
+    if (sum.bytes != seal->bytes || sum.text() != seal->checksum)
+        fail("%s is damaged: its checksum does not match its content", path.c_str());
+}

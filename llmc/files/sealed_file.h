@@ -37,6 +37,18 @@ struct SealedWriter {
     }
 };
 
+// Reads a file behind its header, and compares all of it with the seal, if there is one.
+struct ContentCheck {
+    const File& file;
+    std::string path;
+    const FileSeal* seal;  // null: nothing is compared
+    Checksum sum;
+
+    ContentCheck(const File& file, const std::string& path, const FileSeal* seal);
+    void read(void* to, size_t bytes);
+    void finish();  // reads what is left; Error if the content is another one
+};
+
 // Calls visit(tensor, offset, count) for all elements of which the owner has this moment, in the order of its
 // table, in chunks of at most tensor_chunk elements.
 template <typename Visit>

@@ -16,14 +16,16 @@
 // The parameters of `model`, as -e gives it: from its file, or random ones if it is a descriptor.
 template <class Real>
 void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed,
-                     const Optimizer<Real>* optimizer = nullptr, const BytesRead& show = nullptr) {
+                     const Optimizer<Real>* optimizer = nullptr, const BytesRead& show = nullptr,
+                     Communicator* job = nullptr) {
     const WriteTensor write = parameter_writer(g, optimizer),
                       write_and_show = [&](int tensor, size_t offset, const float*values, size_t count) {
                           write(tensor, offset, values, count);
                           if (show) show(count * sizeof(float));
                       };
+    const auto read = [&](const WriteTensor& to) { read_model_file(model, to); };
     if (is_model_file(model))
-        read_model_file(model, write_and_show);
+        job ? read_once_per_node(*job, read, write_and_show) : read(write_and_show);
     else
         initialize_parameters(g.config, seed, write_and_show);
 }
@@ -43,21 +45,32 @@ void check_model_fits(const std::string& name, const ModelConfig& config, Launch
              name.c_str(), gib(counted.memory.bytes).c_str(), real_name<Real>(), gib(free).c_str());
 }
 
-// Parameters and moments of a checkpoint of any precision, with or without master weights. If `precision`,
-// in which the run saved it, is this model's, the state is bit-identical. Otherwise the parameters come from
-// the unrounded weights.
+// Parameters and moments of a checkpoint, which several processes verify as they read it, of any precision,
+// with or without master weights. If `precision`, in which the run saved it, is this model's, the state is
+// bit-identical. Otherwise the parameters come from the unrounded weights, all of which each process reads.
 template <class Real>
 void load_checkpoint(GPT2<Real>& g, const Optimizer<Real>& optimizer, const std::string& folder, int step,
-                     const std::string& precision, const BytesRead& show = nullptr) {
+                     const std::string& precision, const BytesRead& show, Communicator& job) {
     const bool same_precision = precision == real_name<Real>();
-    load_parameters(g, model_path(folder, step), 0, &optimizer, show);
-    auto write_moment = [&](Moment moment, int tensor, size_t offset, const float* values, size_t count) {
+    const WriteTensor write_parameter = parameter_writer(g, &optimizer),
+                      write_tensor = [&](int tensor, size_t offset, const float*values, size_t count) {
+                          write_parameter(tensor, offset, values, count);
+                          if (show) show(count * sizeof(float));
+                      };
+    const WriteMoment write_moment = [&](Moment moment, int tensor, size_t offset, const float* values,
+                                         size_t count) {
         optimizer.store(moment, {tensor, offset, count}, values);
         if (moment == MASTER_WEIGHTS && !same_precision)
             g.memory.upload_floats(g.params[tensor] + offset, values, count);
         if (show) show(count * sizeof(float));
     };
-    read_all_moments(folder, step, g.config, write_moment);
+    if (job.size > 1 && same_precision) {
+        read_checkpoint(folder, step, {g.config, optimizer.share, write_tensor, write_moment}, job);
+    } else {
+        if (job.size > 1 && job.rank == 0) check_checkpoint(folder, step, Unverified::accept);
+        read_model(model_path(folder, step), write_tensor);
+        read_all_moments(folder, step, g.config, write_moment);
+    }
 }
 
 // Writes the checkpoint of present.step and prints its name. Error, with no checkpoint, if a value is NaN or

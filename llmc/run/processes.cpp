@@ -9,6 +9,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/os.h"
+#include "llmc/base/system_files.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
@@ -92,8 +93,30 @@ static void add_data(NamedTexts& all, const char* what, const std::optional<Data
                                        (unsigned long long)shard.tokens, shard.checksum.c_str()));
 }
 
+// What tells the file from others, also from one in its place on another machine.
+static std::string identity_of(const std::string& path) {
+    const FileStatus status = status_of(open_to_read(path), path);
+    return format_string("%llu %llu %llu %lld", (unsigned long long)status.device,
+                         (unsigned long long)status.number, (unsigned long long)status.size,
+                         (long long)status.written);
+}
+
+// The checksum of the weights that a run starts from, which one process of each node reads, and others if
+// they see another file. A checkpoint that is resumed says it itself.
+static std::string checksum_of_weights(const Options& o, const RunInputs& inputs, Communicator& job) {
+    const int step = inputs.start.step, first = job.rank - job.local_rank;
+    const std::string model = inputs.start.resumed ? model_path(o.output, step) : inputs.model_path;
+    const bool is_sealed = inputs.start.resumed && file_exists(run_path(o.output, step));
+    const bool is_file = !is_sealed && is_model_file(model);
+    const std::vector<std::string> files = job.gather(is_file ? identity_of(model) : "");
+    const bool reads = is_file && (job.local_rank == 0 || files[job.rank] != files[first]);
+    const std::string own = reads ? checksum_of_file(model) : "";
+    const std::vector<std::string> all = job.gather(own);
+    return reads ? own : all[first];
+}
+
 // What a process sees of a run.
-static NamedTexts description(const Options& o, const RunInputs& inputs) {
+static NamedTexts description(const Options& o, const RunInputs& inputs, Communicator& job) {
     NamedTexts all = saved_options(o);
     const auto add = [&](const std::string& what, const std::string& path) {
         all.emplace_back(what, what + " with the checksum " + checksum_of_file(path));
@@ -101,9 +124,8 @@ static NamedTexts description(const Options& o, const RunInputs& inputs) {
     all.emplace_back("start", format_string("starts at step %d", inputs.start.step));
     add_data(all, "training data", inputs.loader);
     add_data(all, "validation data", inputs.val);
-    const std::string model =
-        inputs.start.resumed ? model_path(o.output, inputs.start.step) : inputs.model_path;
-    if (is_model_file(model)) add("weights", model);
+    const std::string weights = checksum_of_weights(o, inputs, job);
+    if (!weights.empty()) all.emplace_back("weights", "weights with the checksum " + weights);
     const std::string state = run_path(o.output, inputs.start.step);  // has the checksums of its other files
     if (inputs.start.resumed && file_exists(state)) add("a checkpoint", state);
     if (inputs.tokenizer)
@@ -144,5 +166,5 @@ static void expect_same(const NamedTexts& own, Communicator& job) {
 void check_same_options(const Options& o, Communicator& job) { expect_same(given_options(o), job); }
 
 void check_agreement(const Options& o, const RunInputs& inputs, Communicator& job) {
-    if (job.size > 1) expect_same(description(o, inputs), job);
+    if (job.size > 1) expect_same(description(o, inputs, job), job);
 }

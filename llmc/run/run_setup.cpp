@@ -56,7 +56,7 @@ static ModelConfig resumed_config(const Options& o, int step, const std::optiona
 
 // Opens the folder -o; with -y 1, finds its newest intact checkpoint. Rank 0 does both before the others
 // touch the folder, since opening it may move or remove files. All ranks get its checkpoint.
-static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communicator& job) {
+static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communicator& job, Verify verify) {
     const bool first = job.rank == 0, holds = !o.output.empty() && !o.plans_only();
     FoundCheckpoint found;
     ByteProgress progress("verifying the checkpoint");
@@ -65,9 +65,9 @@ static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communic
         folder.open(o.output);
     }
     if (first && o.resume)
-        found =
-            find_latest_checkpoint(o.output, o.resume_unverified ? Unverified::accept : Unverified::refuse,
-                                   [&](uint64_t bytes) { progress.add(bytes); });
+        found = find_latest_checkpoint(
+            o.output, o.resume_unverified ? Unverified::accept : Unverified::refuse,
+            [&](uint64_t bytes) { progress.add(bytes); }, verify);
     job.broadcast(&found.step, sizeof found.step, 0);
     found.run = job.gather(found.run).front();
     if (!first && holds) folder.join(o.output);
@@ -225,8 +225,8 @@ static ModelSource resumed_model(const Options& o, const Start& start) {
 
 // --- all of it ---
 
-RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job) {
-    Start start = find_start(o, open_folder(o, folder, job));
+RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Verify verify) {
+    Start start = find_start(o, open_folder(o, folder, job, verify));
     const std::optional<TokenizerInfo> data = tokenizer_of_shards({o.train_data, o.val_data});
     const ModelSource model = start.resumed ? resumed_model(o, start) : find_model(o.model);
     if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());

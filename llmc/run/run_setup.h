@@ -55,7 +55,7 @@ struct RunInputs {
 // Locks the output folder, unless this is a dry run, and opens everything that the options name. Prints notes
 // about the checkpoint. Throws Error if anything is missing, broken or does not fit the rest. All processes
 // of the job call it. Leaves the data closed if -b is still to be chosen: then call open_data() after that.
-RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job);
+RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Verify verify = Verify::now);
 
 // Tokens in the training or the validation data, whichever has fewer, of the run's data that is named. Reads
 // the headers only. Error if a pattern matches no shard.
