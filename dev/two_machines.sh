@@ -3,7 +3,7 @@
 # namespace with its own host name and /dev/shm; a bridge joins them, each link shaped to the given rate.
 # Prints the losses and the time of a step. Needs root, iproute2 and Open MPI; without namespaces it says so
 # and exits with status 77.
-#     dev/two_machines.sh [-b BUILD] [-m MACHINES] [-n PROCESSES_PER_MACHINE] RATE... [-- OPTIONS OF train_gpt2]
+#     dev/two_machines.sh [-b BUILD] [-m MACHINES] [-n PROCESSES_EACH] RATE... [-- OPTIONS OF train_gpt2]
 #     dev/two_machines.sh 1gbit 10gbit -- -i 'data/my_train*.bin' -e d6 -b 4 -t 256 -x 10 --device cpu
 # Without -i, it trains a small model on tokens that it makes. With -f FAULT, it instead breaks the last
 # machine while it trains, and prints how long the others take to end, and their last line:
