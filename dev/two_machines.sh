@@ -83,16 +83,18 @@ losses() { sed -n 's/^s:\([0-9]*\) trl:\([0-9.]*\).*/\1 \2/p' "$1/main.log"; }
 start() {
     local hosts=10.99.0.1:$3
     for i in $(seq 2 "$2"); do hosts+=,10.99.0.$i:$3; done
-    "$folder/on" .1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun ${fault:+--enable-recovery} \
-        -np $(($2 * $3)) --host "$hosts" --oversubscribe --bind-to none --mca plm_rsh_agent "$folder/on" \
-        --mca btl tcp,self --mca btl_tcp_if_include 10.99.0.0/24 --mca oob_tcp_if_include 10.99.0.0/24 \
+    "$folder/on" .1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun \
+        ${fault:+--enable-recovery} -np $(($2 * $3)) --host "$hosts" --oversubscribe --bind-to none \
+        --mca plm_rsh_agent "$folder/on" --mca btl tcp,self --mca btl_tcp_if_include 10.99.0.0/24 \
+        --mca oob_tcp_if_include 10.99.0.0/24 \
         "$program" -s 0 -v 0 "$(printf '%q ' "${options[@]}")" -o "$folder/$1" >"$folder/$1.log" 2>&1
 }
 
 # Trains, and prints the time of a fast step (the first quartile) and tokens/s.
 train() {
     start "$@" || { tail -5 "$folder/$1.log" >&2; exit 1; }
-    grep -aoE '[0-9.]+ ms' "$folder/$1.log" | sort -n | awk '{t[NR] = $1} END {printf "%s ms a step, ", t[int(NR / 4) + 1]}'
+    grep -aoE '[0-9.]+ ms' "$folder/$1.log" | sort -n |
+        awk '{t[NR] = $1} END {printf "%s ms a step, ", t[int(NR / 4) + 1]}'
     grep -aoE '[0-9]+ tok/s|[0-9.]+ tokens/s' "$folder/$1.log" | tail -1
 }
 
@@ -102,31 +104,35 @@ shape() {
     done
 }
 
-# The process of the last machine's last rank.
-victim() { ip netns pids "$name.$machines" | xargs -r ps -o pid=,args= -p | awk -v p="$program" '$2 == p {print $1}' | tail -1; }
+# The processes of a machine's ranks.
+ranks_of() {
+    ip netns pids "$name.$1" | xargs -r ps -o pid=,args= -p | awk -v p="$program" '$2 == p {print $1}'
+}
 
 # Breaks the last machine once the job has trained some steps.
 break_machine() {
     shape "${rates[0]}"
     options+=(-x 1000000)
-    start fault "$machines" "$processes" & local job=$!
+    start fault "$machines" "$processes" 2>/dev/null &
+    local job=$! rank0 victim begin
+    disown
     until [ "$(losses "$folder/fault" 2>/dev/null | wc -l)" -ge 3 ]; do
         kill -0 $job 2>/dev/null || { tail -5 "$folder/fault.log" >&2; exit 1; }
         sleep 0.2
     done
+    rank0=$(ranks_of 1 | head -1) victim=$(ranks_of "$machines" | tail -1) begin=$SECONDS
     case $fault in
-        kill) kill -KILL "$(victim)" ;;
-        stop) kill -STOP "$(victim)" ;;
+        kill) kill -KILL "$victim" ;;
+        stop) kill -STOP "$victim" ;;
         down) ip -n "$name.$machines" link set port down ;;
         *) echo "two_machines.sh: -f $fault: kill, stop or down" >&2; exit 1 ;;
     esac
-    local begin=$SECONDS rank0
-    rank0=$(ip netns pids "$name.1" | xargs -r ps -o pid=,args= -p | awk -v p="$program" '$2 == p {print $1}' | head -1)
-    while kill -0 "$rank0" 2>/dev/null && [ $((SECONDS - begin)) -lt 300 ]; do sleep 0.2; done
+    while kill -0 "$rank0" 2>/dev/null && [ $((SECONDS - begin)) -lt 150 ]; do sleep 0.2; done
+    ! kill -0 "$rank0" 2>/dev/null || { echo "$fault: rank 0 still runs" >&2; exit 1; }
     echo "$fault: rank 0 ended after $((SECONDS - begin)) s"
-    grep -a "^waiting for\|^the job\|^rank" "$folder/fault.log" || { tail -5 "$folder/fault.log" >&2; exit 1; }
     for i in $(seq "$machines"); do ip netns pids "$name.$i" | xargs -r kill -KILL 2>/dev/null || true; done
-    wait $job 2>/dev/null || true
+    local lines='^waiting for|^the job waited|^rank .* (has died|has not answered)'
+    grep -aE "$lines" "$folder/fault.log" || { tail -5 "$folder/fault.log" >&2; exit 1; }
 }
 
 if [ -n "$fault" ]; then
@@ -140,7 +146,8 @@ for rate in "${rates[@]}"; do
     sent() { ip netns exec "$name.1" cat /sys/class/net/port/statistics/tx_bytes; }
     before=$(sent)
     speed=$(train "$rate" "$machines" "$processes")
-    echo "$machines machines, $processes each, $rate: $speed, $((($(sent) - before) / 1000000)) MB sent by each"
+    megabytes=$((($(sent) - before) / 1000000))
+    echo "$machines machines, $processes each, $rate: $speed, $megabytes MB sent by each"
     paste <(losses "$folder/one") <(losses "$folder/$rate") |
         awk '{d = $2 - $4; if (d < 0) d = -d; if (d > m) m = d}
             END {print "  largest difference of a loss: " m + 0; exit !(NR && m < 0.01)}'
