@@ -298,3 +298,46 @@ TEST_F(Export, OneProcessOfAJobWrites) {
     EXPECT_EQ(count_lines(made.out), 2) << made.out;  // which checkpoint, and what was written
     EXPECT_EQ(greedy_text(folder / "hf"), greedy_text(run_of("bytes")));
 }
+
+// What the files of a chat model say of its tokens' roles, its template and its sampling.
+TEST(ExportRoles, AreKeptByARunAndItsExport) {
+    TemporaryFolder folder;
+    const std::string chat = folder / "chat", back = folder / "back", run = folder / "run";
+    const Words shape = {"-e", "custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=300", "--device",
+                         "cpu"};
+    ASSERT_EQ(run_program(with({program, "--tokenizer", "bytes", "--export", "hf", chat}, shape)).status, 0);
+    write_whole_file(
+        chat + "/tokenizer_config.json",
+        {R"({"tokenizer_class": "GPT2Tokenizer", "bos_token": "<s>", "eos_token": "<|endoftext|>",)"
+         R"( "pad_token": {"content": "<pad>", "lstrip": false}, "padding_side": "left"})"});
+    write_whole_file(chat + "/special_tokens_map.json", {R"({"sep_token": "<s>"})"});
+    write_whole_file(chat + "/chat_template.jinja", {"{{ messages }} </s>"});
+    write_whole_file(chat + "/generation_config.json", {R"({"temperature": 0.25, "pad_token_id": 258})"});
+    std::string text;
+    for (int i = 0; i < 1000; i++) text += "some text, and more of it\n";
+    write_whole_file(folder / "text", {text});
+    ASSERT_EQ(run_program({program, "-e", chat, "--text", folder / "text", "-o", run, "-x", "1", "-b", "1",
+                           "-t", "16", "-s", "0", "--device", "cpu"})
+                  .status,
+              0);
+    std::filesystem::remove_all(chat);
+    ASSERT_EQ(run_program({program, "-e", run, "--export", "hf", back}).status, 0);
+    const std::string config = read_whole_file(back + "/tokenizer_config.json");
+    for (const char* member : {R"("bos_token": "<s>")", R"("pad_token": "<pad>")", R"("sep_token": "<s>")",
+                               R"("eos_token": "<|endoftext|>")", R"("padding_side": "left")",
+                               R"("chat_template": "{{ messages }} </s>")"})
+        EXPECT_TRUE(contains(config, member)) << member << config;
+    const std::string generation = read_whole_file(back + "/generation_config.json");
+    EXPECT_TRUE(contains(generation, R"("temperature": 0.25)")) << generation;
+    EXPECT_TRUE(contains(generation, R"("pad_token_id": 258)")) << generation;
+    EXPECT_EQ(open_tokenizer(back).vocab_size(), 259);
+    const std::string gguf = folder / "model.gguf";
+    ASSERT_EQ(run_program({program, "-e", run, "--export", "gguf", gguf}).status, 0);
+    for (const char* key : {"tokenizer.chat_template", "tokenizer.ggml.padding_token_id"})
+        EXPECT_TRUE(contains(read_whole_file(gguf), key)) << key;
+    std::filesystem::create_directories(back + "/additional_chat_templates");
+    const ProgramResult several = run_program({BINARY_DIR "/prepare_data", folder / "text", "--tokenizer",
+                                               back, "--out", folder.path, "--name", "x"});
+    EXPECT_EQ(several.status, 1);
+    EXPECT_TRUE(contains(several.err, "additional_chat_templates: ")) << several.err;
+}

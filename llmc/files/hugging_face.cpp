@@ -10,6 +10,7 @@
 #include "llmc/base/json.h"
 #include "llmc/files/model_tensors.h"
 #include "llmc/files/safetensors.h"
+#include "llmc/text/tokenizer_roles.h"
 
 using nlohmann::json;
 
@@ -212,14 +213,15 @@ static std::string config_json(const ModelConfig& config, StoredType type, int e
     return json_text(fields, 2) + "\n";
 }
 
-static std::string generation_config_json(int end_of_text) {
-    const JsonMembers fields = {
+static std::string generation_config_json(int end_of_text, const std::string& roles) {
+    JsonMembers fields = {
         {"bos_token_id", end_of_text}, {"eos_token_id", end_of_text}, {"pad_token_id", end_of_text}};
+    add_roles(fields, roles, "generation");
     return json_text(fields, 2) + "\n";
 }
 
 void write_hugging_face(const std::string& dir, const ModelConfig& config, const ReadTensor& read,
-                        StoredType type, int end_of_text) {
+                        StoredType type, int end_of_text, const std::string& roles) {
     validate(config, dir);
     if (type == StoredType::q8_0) fail("%s: safetensors files hold no q8_0: use gguf", dir.c_str());
     create_folders(dir);
@@ -232,6 +234,6 @@ void write_hugging_face(const std::string& dir, const ModelConfig& config, const
     write_safetensors_header(file, items);
     for (const ModelTensor& t : tensors) write_tensor(file, read, t, type, true);
     file.finish();
-    write_whole_file(dir + "/generation_config.json", {generation_config_json(end_of_text)});
+    write_whole_file(dir + "/generation_config.json", {generation_config_json(end_of_text, roles)});
     write_whole_file(dir + "/config.json", {config_json(config, type, end_of_text)});
 }

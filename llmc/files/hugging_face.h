@@ -17,6 +17,8 @@ ModelConfig read_hugging_face_header(const std::string& path);
 void read_hugging_face(const std::string& path, const WriteTensor& write);
 
 // Writes dir/model.safetensors, dir/generation_config.json and last dir/config.json. The JSON files name the
-// token that ends a text (-1: the last one). The type is any but q8_0. Creates dir.
+// token that ends a text (-1: the last one), and what `roles` say, the tokenizer's (text/tokenizer_roles.h).
+// The type is any but q8_0. Creates dir.
 void write_hugging_face(const std::string& dir, const ModelConfig& config, const ReadTensor& read,
-                        StoredType type = StoredType::fp32, int end_of_text = -1);
+                        StoredType type = StoredType::fp32, int end_of_text = -1,
+                        const std::string& roles = "");

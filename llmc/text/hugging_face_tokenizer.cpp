@@ -15,13 +15,15 @@
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
 #include "llmc/text/tokenizer.h"
+#include "llmc/text/tokenizer_roles.h"
 
 namespace fs = std::filesystem;
 using nlohmann::json;
 
 static const char *tokenizer_json = "tokenizer.json", *vocab_json = "vocab.json", *merges_txt = "merges.txt",
                   *config_json = "tokenizer_config.json", *special_json = "special_tokens_map.json",
-                  *added_json = "added_tokens.json";
+                  *added_json = "added_tokens.json", *generation_json = "generation_config.json",
+                  *template_file = "chat_template.jinja";
 
 // --- the files ---
 
@@ -77,10 +79,16 @@ static TokenizerFiles load_files(const std::string& name) {
             fail("%s: its merges are missing: there is no %s", path.generic_string().c_str(), merges.c_str());
         files.contents[merges_txt] = read_whole_file(merges, max_json_bytes);
     }
-    for (const char* extra : {config_json, special_json, added_json}) {
+    for (const char* extra : {config_json, special_json, added_json, generation_json}) {
         const std::string file = (path.parent_path() / extra).generic_string();
         if (file_exists(file)) files.contents[extra] = read_json_object(file);
     }
+    if (const std::string text = (path.parent_path() / template_file).generic_string(); file_exists(text))
+        files.contents[template_file] = read_whole_file(text, max_json_bytes);
+    if (const fs::path more = path.parent_path() / "additional_chat_templates";
+        is_folder(more.generic_string()))
+        fail("%s: a tokenizer with several chat templates cannot be used: remove the folder",
+             more.generic_string().c_str());
     // transformers takes GPT-2's class and its defaults if the model's config.json is all there is
     if (!files.has(config_json) && fs::exists(path.parent_path() / "config.json"))
         files.contents[config_json] = json::object();
@@ -462,7 +470,10 @@ static Tokenizer make_tokenizer(const TokenizerFiles& files) try {
     tokenizer.given_merges = find_merges(files, vocabulary);
     fill_tokens(tokenizer, files, vocabulary, added);
     drop_usual_merges(tokenizer);
-    if (!fits_tokenizer_file(tokenizer)) tokenizer.hugging_face_files = json_text(files.contents);
+    const json roles = roles_of(files.contents, tokenizer.tokens[size_t(tokenizer.end_of_text)]);
+    if (!roles.empty()) tokenizer.roles = json_text(roles);
+    if (!fits_tokenizer_file(tokenizer) || !roles.empty())
+        tokenizer.hugging_face_files = json_text(files.contents);
     return tokenizer;
 } catch (const json::exception& error) {
     fail("%s is not a tokenizer like GPT-2's: %s", files.path.c_str(), json_reason(error).c_str());

@@ -37,11 +37,13 @@ struct Tokenizer {
     std::optional<std::vector<Merge>> given_merges = {};  // first ones first; none: recovered from the tokens
     bool add_prefix_space = false;                        // before a text that begins with another character
     std::string hugging_face_files = {};                  // as a copy keeps them: hugging_face_tokenizer.cpp
+    std::string roles = {};                               // of tokens, for an export: tokenizer_roles.h
 
     // If it is set, encode() gives each word of a text to it, instead of the word's tokens to `out`.
     std::function<void(std::string_view word)> on_word = nullptr;
 
     int vocab_size() const { return int(tokens.size()); }
+    bool is_bytes() const { return name == "bytes"; }
 
     // Returns the bytes of one token. Error if the id is out of range.
     const std::string& decode(int token) const;

@@ -7,6 +7,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/text/tokenizer.h"
+#include "llmc/text/tokenizer_roles.h"
 
 using nlohmann::json;
 
@@ -85,13 +86,14 @@ bool is_tokenizer_json(const std::string& path) {
 }
 
 static std::string tokenizer_config(const Tokenizer& tokenizer, const std::string& end, int max_seq_len) {
-    const JsonMembers config = {{"tokenizer_class", "GPT2Tokenizer"},
-                                {"add_prefix_space", tokenizer.add_prefix_space},
-                                {"bos_token", end},
-                                {"eos_token", end},
-                                {"unk_token", end},
-                                {"clean_up_tokenization_spaces", false},
-                                {"model_max_length", max_seq_len}};
+    JsonMembers config = {{"tokenizer_class", "GPT2Tokenizer"},
+                          {"add_prefix_space", tokenizer.add_prefix_space},
+                          {"bos_token", end},
+                          {"eos_token", end},
+                          {"unk_token", end},
+                          {"clean_up_tokenization_spaces", false},
+                          {"model_max_length", max_seq_len}};
+    add_roles(config, tokenizer.roles, "config");
     return json_text(config, 2) + "\n";
 }
 

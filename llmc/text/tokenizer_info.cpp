@@ -11,8 +11,6 @@
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-static bool is_bytes(const Tokenizer& tokenizer) { return tokenizer.name == "bytes"; }
-
 std::string describe(const TokenizerInfo& info) {
     return format_string("the tokenizer %s (%d tokens)", info.name.c_str(), info.vocab_size);
 }
@@ -37,10 +35,10 @@ TokenizerInfo info_of(const Tokenizer& tokenizer) {
     }
     if (!fits_tokenizer_file(tokenizer)) add_to_checksum(sum, tokenizer);
     return {
-        .name = is_bytes(tokenizer) ? "bytes" : fs::path(tokenizer.name).filename().generic_string(),
+        .name = tokenizer.is_bytes() ? "bytes" : fs::path(tokenizer.name).filename().generic_string(),
         .vocab_size = tokenizer.vocab_size(),
         .checksum = sum.text(),
-        .file = is_bytes(tokenizer) ? "" : fs::absolute(tokenizer.name).lexically_normal().generic_string()};
+        .file = tokenizer.is_bytes() ? "" : fs::absolute(tokenizer.name).lexically_normal().generic_string()};
 }
 
 // A file in the folder of the JSON file is recorded by its name alone, so that both can be moved.
@@ -75,10 +73,10 @@ TokenizerInfo tokenizer_info_from_json(const std::string& text, const std::strin
 
 TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
     TokenizerInfo info = info_of(tokenizer);
-    if (is_bytes(tokenizer)) return info;
+    if (tokenizer.is_bytes()) return info;
     const std::string copy = fs::absolute(path).lexically_normal().generic_string();
     if (copy != info.file || !file_exists(copy)) {  // or moved meanwhile
-        if (fits_tokenizer_file(tokenizer))
+        if (tokenizer.hugging_face_files.empty())
             write_tokenizer(tokenizer, path);
         else
             write_whole_file(path, {tokenizer.hugging_face_files, "\n"});
@@ -94,11 +92,13 @@ std::optional<Tokenizer> open_recorded_tokenizer(const TokenizerInfo& info) {
         info.file.empty() ? "bytes" : info.file,
         usual_tokenizer({fs::path(info.file).parent_path().generic_string()})};
     for (const std::string& place : candidates) {
-        std::error_code error;
-        if (place.empty() || (place != "bytes" && !fs::exists(place, error))) continue;
+        std::error_code closed;  // such as a file in the home folder of somebody else
+        if (place.empty() || (place != "bytes" && !fs::exists(place, closed))) continue;
         try {
             Tokenizer tokenizer = open_tokenizer(place);
             if (info_of(tokenizer).checksum == info.checksum) return tokenizer;
+        } catch (const FileError&) {
+            throw;
         } catch (const Error&) {
             // another file has this name now
         }
