@@ -174,7 +174,7 @@ void Generator<Real>::continue_prompt(const std::string& prompt, const std::stri
     for (int i = 0; i < options.samples; i++) {
         if (options.samples > 1) print_start(out, title, i, prompt);
         out.write(texts[i].shown);
-        out.finish();
+        texts[i].count > 0 ? out.cut() : out.finish();
         out.write("\n");
         count += texts[i].count;
     }

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "llmc/base/error.h"
+#include "llmc/base/os.h"
 #include "llmc/base/precision.h"
 #include "llmc/base/signals.h"
 #include "llmc/files/export.h"
@@ -142,8 +143,9 @@ static void show_text_run(const Options& o, bool stopped) {
         print_line(stdout, "note: there is no plot: %s", error.what());
     }
     if (!stopped && o.saves())
-        print_line(stdout, "generate -e %s \"Once\" continues a text with the %s model",
-                   shell_word(o.output).c_str(), o.saves_best() ? "best" : "last");
+        print_line(stdout, "%s -e %s \"Once\" continues a text with the %s model",
+                   command_of("generate").c_str(), shell_word(o.output).c_str(),
+                   o.saves_best() ? "best" : "last");
 }
 
 // Runs the steps. Returns the exit status, which is nonzero if a signal stopped the run.
@@ -186,11 +188,11 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
         printf("no profile: --profile measures a GPU's kernels, and this run used the CPU\n");
     if (job.rank == 0 && !o.text.empty()) show_text_run(o, run.stopping);
     if (!run.stopping) return 0;
-    print_line(
-        stdout, "stopped by %s; %s", signal_name(run.stopping),
-        o.saves()
-            ? format_string("train_gpt2 -o %s -y 1 resumes from here", shell_word(o.output).c_str()).c_str()
-            : format_string("nothing was saved, since %s", why_nothing_is_saved(o)).c_str());
+    print_line(stdout, "stopped by %s; %s", signal_name(run.stopping),
+               o.saves() ? format_string("%s -o %s -y 1 resumes from here", command_of("train_gpt2").c_str(),
+                                         shell_word(o.output).c_str())
+                               .c_str()
+                         : format_string("nothing was saved, since %s", why_nothing_is_saved(o)).c_str());
     return 128 + run.stopping;  // as if the signal had ended the program
 }
 

@@ -1,5 +1,6 @@
 // Messages of errors: one line, without anything that a terminal would interpret.
 #include "llmc/base/error.h"
+#include "llmc/base/os.h"
 
 #include <gtest/gtest.h>
 

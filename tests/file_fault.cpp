@@ -1,13 +1,17 @@
 // A library for LD_PRELOAD that makes calls of the operating system fail, for tests. It sees the calls that
-// concern one folder and its files: open, write, fsync, rename, unlink, mkdir, ftruncate, mmap.
+// concern one folder and its files, or one file: open, read, write, lseek, close, fsync, rename, unlink,
+// mkdir, ftruncate, mmap, stat, fstat and getdents (readdir).
 //
-//     FILE_FAULT_FOLDER   the folder
+//     FILE_FAULT_FOLDER   the folder, or the file
 //     FILE_FAULT          CALL:N:ERROR. CALL is one of the names above, or "any". Its N-th call (from 1)
-//     fails
-//                         with ERROR: ENOSPC, EIO, EINTR; "short" writes half; "kill" kills the program
-//                         before the call. "N+" instead of N: this call and all later ones.
+//                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT; EXDEV: if it renames
+//                         a folder; "short" writes half; "lost" makes close() fail and the file empty; "kill"
+//                         kills the program before the call. "N+" instead of N: this call and all later ones.
+//     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one
+//     FILE_FAULT_INODES=1 each look at a file gives it another number
 //     FILE_FAULT_FREE     the number of bytes that the file system of the folder says are free
 //     FILE_FAULT_LOG      a file to which each call is appended, as "CALL NAME"
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,13 +20,16 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <set>
 #include <string>
 
 namespace {
@@ -78,6 +85,31 @@ void log_call(const char* call, const std::string& name) {
     close(descriptor);
 }
 
+// The path with its last part as its folder lists it, on a file system without case.
+std::string folded(const std::string& path) {
+    static const char* folder = getenv("FILE_FAULT_CASE") ? getenv("FILE_FAULT_FOLDER") : nullptr;
+    static const auto open_list = original<DIR* (*)(const char*)>("opendir");
+    static const auto next = original<dirent* (*)(DIR*)>("readdir");
+    const size_t slash = path.rfind('/');
+    if (!folder || !path.starts_with(folder) || slash == path.npos || slash < strlen(folder)) return path;
+    const std::string name = path.substr(slash + 1);
+    DIR* const list = open_list(path.substr(0, slash).c_str());
+    std::string found = name;
+    for (const dirent* entry = list ? next(list) : nullptr; entry; entry = next(list)) {
+        if (name == entry->d_name) found = name;
+        if (name == entry->d_name) break;
+        if (strcasecmp(entry->d_name, name.c_str()) == 0) found = entry->d_name;
+    }
+    if (list) closedir(list);
+    return path.substr(0, slash + 1) + found;
+}
+
+// Leaves errno as it is when it goes.
+struct SameErrno {
+    const int before = errno;
+    ~SameErrno() { errno = before; }
+};
+
 enum Outcome { passes, fails, is_short };
 
 // Counts a call and decides its outcome; sets errno if it fails.
@@ -94,8 +126,31 @@ Outcome outcome_of(const char* call, const std::string& path) {
     if (calls != fault.n && !(fault.and_later && calls > fault.n)) return passes;
     if (fault.error == "kill") raise(SIGKILL);
     if (fault.error == "short") return is_short;
-    errno = fault.error == "ENOSPC" ? ENOSPC : fault.error == "EINTR" ? EINTR : EIO;
+    static const std::map<std::string, int> numbers = {{"ENOSPC", ENOSPC}, {"EINTR", EINTR},
+                                                       {"EMFILE", EMFILE}, {"ESTALE", ESTALE},
+                                                       {"EDQUOT", EDQUOT}, {"EXDEV", EXDEV}};
+    const bool never_interrupted =
+        std::set<std::string>{"lseek", "stat", "fstat", "getdents"}.count(call) && fault.error == "EINTR";
+    if (never_interrupted) return passes;
+    const auto number = numbers.find(fault.error);
+    errno = number == numbers.end() ? EIO : number->second;
     return fails;
+}
+
+// The outcome of a call whose success leaves errno as it was.
+Outcome quiet_outcome_of(const char* call, const std::string& path) {
+    const int before = errno;
+    const Outcome outcome = outcome_of(call, path);
+    if (outcome != fails) errno = before;
+    return outcome;
+}
+
+// After a call that looked at a file.
+int looked_at(int result, const std::string& path, struct stat* status) {
+    static const char* folder = getenv("FILE_FAULT_INODES") ? getenv("FILE_FAULT_FOLDER") : nullptr;
+    static std::atomic<ino_t> looks = 0;
+    if (result == 0 && folder && path.starts_with(folder)) status->st_ino += ++looks << 32;
+    return result;
 }
 
 }  // namespace
@@ -104,8 +159,10 @@ extern "C" {
 
 static int faulty_open(int folder, const char* path, int flags, mode_t mode) {
     static const auto real = original<int (*)(int, const char*, int, ...)>("openat");
-    if (outcome_of("open", full_path(folder, path)) == fails) return -1;
-    return real(folder, path, flags, mode);
+    const std::string full = folded(full_path(folder, path));
+    if (outcome_of("open", full) == fails) return -1;
+    const bool is_ours = getenv("FILE_FAULT_CASE");
+    return real(folder, is_ours ? full.c_str() : path, flags, mode);
 }
 
 #define MODE_OF(flags)                             \
@@ -141,6 +198,67 @@ ssize_t write(int descriptor, const void* bytes, size_t count) {
     return real(descriptor, bytes, outcome == is_short && count > 1 ? count / 2 : count);
 }
 
+ssize_t read(int descriptor, void* bytes, size_t count) {
+    static const auto real = original<ssize_t (*)(int, void*, size_t)>("read");
+    return quiet_outcome_of("read", path_of(descriptor)) == fails ? -1 : real(descriptor, bytes, count);
+}
+
+off_t lseek(int descriptor, off_t offset, int from) {
+    static const auto real = original<off_t (*)(int, off_t, int)>("lseek");
+    return quiet_outcome_of("lseek", path_of(descriptor)) == fails ? -1 : real(descriptor, offset, from);
+}
+
+// The descriptor is closed in any case. Of a file that "lost" strikes, nothing has been written.
+int close(int descriptor) {
+    static const auto real = original<int (*)(int)>("close");
+    static const auto truncate = original<int (*)(int, off_t)>("ftruncate");
+    static const char* fault = getenv("FILE_FAULT");
+    const bool writes = (fcntl(descriptor, F_GETFL) & O_ACCMODE) != O_RDONLY;
+    const std::string path = path_of(descriptor);
+    const bool reports = writes && quiet_outcome_of("close", path) == fails;
+    const int error = errno;
+    if (reports && strstr(fault, "lost") && truncate(descriptor, 0) != 0) abort();
+    if (real(descriptor) != 0) return -1;
+    errno = error;
+    return reports ? -1 : 0;
+}
+
+dirent* readdir(DIR* list) {
+    static const auto real = original<dirent* (*)(DIR*)>("readdir");
+    return quiet_outcome_of("getdents", path_of(dirfd(list))) == fails ? nullptr : real(list);
+}
+dirent64* readdir64(DIR* list) { return reinterpret_cast<dirent64*>(readdir(list)); }
+
+int fstat(int descriptor, struct stat* status) {
+    static const auto real = original<int (*)(int, struct stat*)>("fstat");
+    const std::string path = path_of(descriptor);
+    if (quiet_outcome_of("fstat", path) == fails) return -1;
+    return looked_at(real(descriptor, status), path, status);
+}
+int fstatat(int folder, const char* path, struct stat* status, int flags) {
+    static const auto real = original<int (*)(int, const char*, struct stat*, int)>("fstatat");
+    const std::string full = folded(full_path(folder, path));
+    if (quiet_outcome_of("stat", full) == fails) return -1;
+    const bool is_ours = getenv("FILE_FAULT_CASE");
+    return looked_at(real(folder, is_ours ? full.c_str() : path, status, flags), full, status);
+}
+int stat(const char* path, struct stat* status) { return fstatat(AT_FDCWD, path, status, 0); }
+int lstat(const char* path, struct stat* status) {
+    return fstatat(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
+}
+
+// As on a file system without case: the spelling that was asked for.
+char* realpath(const char* path, char* resolved) {
+    static const auto real = original<char* (*)(const char*, char*)>("realpath");
+    const std::string full = full_path(AT_FDCWD, path), listed = folded(full);
+    if (!getenv("FILE_FAULT_CASE") || listed == full) return real(path, resolved);
+    char* const found = real(listed.c_str(), nullptr);
+    const std::string name = full.substr(full.rfind('/'));
+    if (found && std::string(found).ends_with(listed.substr(listed.rfind('/'))))
+        strcpy(found + strlen(found) - name.size(), name.c_str());
+    return found;
+}
+
 int fsync(int descriptor) {
     static const auto real = original<int (*)(int)>("fsync");
     return outcome_of("fsync", path_of(descriptor)) == fails ? -1 : real(descriptor);
@@ -152,14 +270,23 @@ int fdatasync(int descriptor) {
 
 int renameat(int from_folder, const char* from, int to_folder, const char* to) {
     static const auto real = original<int (*)(int, const char*, int, const char*)>("renameat");
-    if (outcome_of("rename", full_path(to_folder, to)) == fails) return -1;
+    const std::string source = folded(full_path(from_folder, from)),
+                      target = folded(full_path(to_folder, to));
+    static const char* fault = getenv("FILE_FAULT");
+    struct stat status;
+    const bool only_folders = fault && strstr(fault, "EXDEV");
+    const bool may_fail = !only_folders || (lstat(source.c_str(), &status) == 0 && S_ISDIR(status.st_mode));
+    if (may_fail && outcome_of("rename", target) == fails) return -1;
+    if (getenv("FILE_FAULT_CASE")) return real(AT_FDCWD, source.c_str(), AT_FDCWD, target.c_str());
     return real(from_folder, from, to_folder, to);
 }
 int rename(const char* from, const char* to) { return renameat(AT_FDCWD, from, AT_FDCWD, to); }
 
 int unlinkat(int folder, const char* path, int flags) {
     static const auto real = original<int (*)(int, const char*, int)>("unlinkat");
-    return outcome_of("unlink", full_path(folder, path)) == fails ? -1 : real(folder, path, flags);
+    const std::string full = folded(full_path(folder, path));
+    if (outcome_of("unlink", full) == fails) return -1;
+    return real(folder, getenv("FILE_FAULT_CASE") ? full.c_str() : path, flags);
 }
 int unlink(const char* path) { return unlinkat(AT_FDCWD, path, 0); }
 

@@ -126,6 +126,25 @@ TEST(Generate, PromptFromArgumentFileOrStandardInput) {
     EXPECT_EQ(run_with_input(reads, read_whole_file(folder / "wide")).out, argument.out);
 }
 
+// A random model of bytes ends within a character now and then, at -n, at a stop text or at the context's
+// end.
+TEST(Generate, EndsWithNoPartOfACharacter) {
+    std::string all = generate({"-n", "60", "--no-echo", "--ignore-end", "a"}).out;
+    int ended_within = 0;
+    for (int n = 1; n < 40; n++) {
+        const size_t whole = whole_characters(all.substr(0, n));
+        const std::vector<std::string> options = {"-n", std::to_string(n), "--no-echo", "--ignore-end", "a"};
+        EXPECT_EQ(generate(options).out, all.substr(0, whole) + "\n") << n;
+        if (whole == size_t(n)) continue;
+        ended_within++;
+        EXPECT_NE(
+            generate(with(options, {"--samples", "2"})).out.find(all.substr(0, whole) + "\n--- sample 2"),
+            std::string::npos)
+            << n;
+    }
+    EXPECT_GT(ended_within, 0);
+}
+
 TEST(Generate, SameSeedSameTextAlsoPastTheContext) {
     auto text = [](const std::string& seed) {
         return generate({"-n", "300", "--ignore-end", "--seed", seed, "To be"}).out;

@@ -2,6 +2,7 @@
 // groups above, and of the process; limits of threads.
 #include <gtest/gtest.h>
 
+#include <climits>
 #include <filesystem>
 #include <fstream>
 
@@ -70,6 +71,29 @@ TEST(Limits, OfAContainersGroup) {
             system.write("proc/self/cgroup", "0::" + group + "\n");
             system.write("sys/fs/cgroup/memory.max", std::to_string(20 * mib));
             EXPECT_EQ(system.available(), 20 * mib) << top << " " << group;
+        }
+}
+
+// Quotas of CPU time, of both versions and of all groups above, rounded up.
+TEST(Limits, OfCpuTimeAreThreads) {
+    for (const bool is_version2 : {false, true})
+        for (const auto& [quota, cpus] :
+             {std::pair("50000", 1), {"100000", 1}, {"150000", 2}, {"400000", 4}}) {
+            System system;
+            system.write("proc/self/mountinfo", mounts);
+            system.write("proc/self/cgroup", is_version2 ? "4:memory:/\n3:cpu,cpuacct:/\n0::/a/b\n"
+                                                         : "4:memory:/\n3:cpu,cpuacct:/a/b\n0::/\n");
+            const std::string top = is_version2 ? "sys/fs/cgroup/unified" : "sys/fs/cgroup/cpu";
+            const auto limit = [&](const std::string& group, const std::string& microseconds) {
+                if (is_version2) return system.write(top + group + "/cpu.max", microseconds + " 100000\n");
+                system.write(top + group + "/cpu.cfs_quota_us", microseconds + "\n");
+                system.write(top + group + "/cpu.cfs_period_us", "100000\n");
+            };
+            EXPECT_EQ(cpu_quota(system.path), INT_MAX);
+            limit("/a/b", is_version2 ? "max" : "-1");
+            EXPECT_EQ(cpu_quota(system.path), INT_MAX);
+            limit("/a", quota);
+            EXPECT_EQ(cpu_quota(system.path), cpus) << quota;
         }
 }
 

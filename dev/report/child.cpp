@@ -12,6 +12,7 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/os.h"
 #include "llmc/base/signals.h"
 
 // An unnamed file that holds the input: unlike a pipe it cannot fill up.

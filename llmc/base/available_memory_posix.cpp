@@ -1,7 +1,8 @@
-// The memory that limits of the process and of its control groups leave: see os.h.
+// The memory and CPU time that limits of the process and of its control groups leave: see os.h.
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -35,42 +36,55 @@ struct GroupFiles {
 static const GroupFiles version1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 static const GroupFiles version2 = {"memory.max", "memory.current", "inactive_file"};
 
-// What a group leaves. The file cache counts as used, but is given back when memory is needed.
-static uint64_t room_in_group(const std::string& folder, const GroupFiles& files) {
+// The memory that a group leaves. The file cache counts as used, but is given back when memory is needed.
+static uint64_t memory_in_group(const std::string& folder, bool is_version2) {
+    const GroupFiles& files = is_version2 ? version2 : version1;
     const uint64_t limit = number_of(folder + "/" + files.limit, unlimited);
     if (limit == unlimited) return unlimited;
     const uint64_t used = number_of(folder + "/" + files.used, 0);
     return left_of(limit, left_of(used, number_in(folder + "/memory.stat", files.file_cache, 0)));
 }
 
+// The CPU time that a group leaves, in thousandths of a CPU: so many microseconds in each period.
+static uint64_t cpu_in_group(const std::string& folder, bool is_version2) {
+    double quota = 0, period = 0;
+    std::ifstream both(folder + "/cpu.max"), quota1(folder + "/cpu.cfs_quota_us"),
+        period1(folder + "/cpu.cfs_period_us");
+    const bool is_limited =
+        is_version2 ? bool(both >> quota >> period) : bool(quota1 >> quota && period1 >> period);
+    return is_limited && quota > 0 && period > 0 ? uint64_t(std::ceil(1000 * quota / period)) : unlimited;
+}
+
 static bool lists(const std::string& words, const std::string& word) {
     return ("," + words + ",").find("," + word + ",") != std::string::npos;
 }
 
-// The path of the process's group in the hierarchy that limits memory; a line of /proc/self/cgroup is
-// "NUMBER:CONTROLLERS:PATH", with no controllers in version 2. Empty if there is none.
-static std::string group_of_process(const std::string& root, bool is_version2) {
+// The path of the process's group in the hierarchy of a controller, "memory" or "cpu"; a line of
+// /proc/self/cgroup is "NUMBER:CONTROLLERS:PATH", with no controllers in version 2. Empty if there is none.
+static std::string group_of_process(const std::string& root, bool is_version2, const char* controller) {
     std::ifstream file(root + "/proc/self/cgroup");
     std::string number, controllers, path;
     while (std::getline(file, number, ':') && std::getline(file, controllers, ':') &&
            std::getline(file, path))
-        if (is_version2 ? controllers.empty() : lists(controllers, "memory")) return path;
+        if (is_version2 ? controllers.empty() : lists(controllers, controller)) return path;
     return "";
 }
 
+using RoomInGroup = uint64_t(const std::string& folder, bool is_version2);
+
 // What the process's group and those above it leave, in a hierarchy whose group `top` is mounted at `mount`.
 static uint64_t room_below(const std::string& mount, const std::string& top, std::string group,
-                           const GroupFiles& files) {
+                           bool is_version2, RoomInGroup* in_group) {
     if (top != "/" && group.starts_with(top)) group = group.substr(top.size());
     uint64_t room = unlimited;
     for (;; group = group.substr(0, group.rfind('/'))) {
-        room = std::min(room, room_in_group(mount + group, files));
+        room = std::min(room, in_group(mount + group, is_version2));
         if (group.find('/') == std::string::npos) return room;
     }
 }
 
 // A line of /proc/self/mountinfo is "ID PARENT DEVICE TOP MOUNT OPTIONS ... - TYPE SOURCE OPTIONS".
-static uint64_t room_in_groups(const std::string& root) {
+static uint64_t room_in_groups(const std::string& root, const char* controller, RoomInGroup* in_group) {
     std::ifstream file(root + "/proc/self/mountinfo");
     uint64_t room = unlimited;
     for (std::string line; std::getline(file, line);) {
@@ -79,9 +93,9 @@ static uint64_t room_in_groups(const std::string& root) {
         before >> skipped >> skipped >> skipped >> top >> mount;
         after >> skipped >> type >> skipped >> options;
         const bool is_version2 = type == "cgroup2";
-        if (!is_version2 && !(type == "cgroup" && lists(options, "memory"))) continue;
-        const GroupFiles& files = is_version2 ? version2 : version1;
-        room = std::min(room, room_below(root + mount, top, group_of_process(root, is_version2), files));
+        if (!is_version2 && !(type == "cgroup" && lists(options, controller))) continue;
+        const std::string group = group_of_process(root, is_version2, controller);
+        room = std::min(room, room_below(root + mount, top, group, is_version2, in_group));
     }
     return room;
 }
@@ -99,6 +113,11 @@ uint64_t available_memory(const std::string& root) {
     rlimit addresses = {RLIM_INFINITY, RLIM_INFINITY}, data = addresses;
     getrlimit(RLIMIT_AS, &addresses);
     getrlimit(RLIMIT_DATA, &data);
-    return std::min({available, room_in_groups(root), room_in_limit(addresses, "VmSize:"),
-                     room_in_limit(data, "VmData:")});
+    return std::min({available, room_in_groups(root, "memory", memory_in_group),
+                     room_in_limit(addresses, "VmSize:"), room_in_limit(data, "VmData:")});
+}
+
+int cpu_quota(const std::string& root) {
+    const uint64_t thousandths = room_in_groups(root, "cpu", cpu_in_group);
+    return int(std::min<uint64_t>(std::numeric_limits<int>::max(), (thousandths - 1) / 1000 + 1));
 }

@@ -83,16 +83,6 @@ std::string printable(std::string_view text) { return escape_controls(text, fals
 
 std::string printable_lines(std::string_view text) { return escape_controls(text, true); }
 
-std::string shell_word(const std::string& path) {
-    const bool is_plain = !path.empty() && std::all_of(path.begin(), path.end(), [](unsigned char c) {
-        return isalnum(c) || c >= 0x80 || (c && strchr("%+,-./:=@_", c));
-    });
-    if (is_plain) return path;
-    std::string word = "'";
-    for (const char c : path) word += c == '\'' ? "'\\''" : std::string(1, c);
-    return word + "'";
-}
-
 // A name of a file can have megabytes: what is wrong stands at the ends.
 static std::string shortened(const std::string& text) {
     const size_t most = 8192, each = 1000;
@@ -110,6 +100,9 @@ std::string message_for(const std::exception& error) {
     std::string text = error.what();
     if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
         const std::string path = file->path1().generic_string();
+        if (file->code() == std::errc::illegal_byte_sequence)  // on Windows
+            return "a path has characters beyond U+FFFF, or is not UTF-8, which cannot be used here: rename "
+                   "it";
         text = (path.empty() ? "cannot find the current folder" : "cannot use " + path) + ": " +
                file->code().message();
     }

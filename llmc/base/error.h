@@ -33,9 +33,6 @@ std::string printable(std::string_view text);
 // The same for text of several lines: newlines and tabs stay.
 std::string printable_lines(std::string_view text);
 
-// A path as a word of a POSIX shell, in quotes where it needs them: for commands to copy.
-std::string shell_word(const std::string& path);
-
 inline constexpr char out_of_memory_message[] =
     "out of memory: use a smaller batch or model, or raise the limit if there is one (ulimit -v, -d)";
 

@@ -6,12 +6,14 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "llmc/base/error.h"
 #include "llmc/base/heartbeat.h"
 #include "llmc/base/signals.h"
 #include "llmc/base/system_files.h"
+#include "llmc/base/utf8.h"
 
 StoppedBySignal::StoppedBySignal(int number)
     : Error(format_string("stopped by %s", signal_name(number))), signal(number) {}
@@ -30,6 +32,21 @@ static void throw_if_interrupted(int error) {
     fail_file(what, path, strerror(error));
 }
 
+// A file that is missing is a fact about the folder; any other reason says nothing about a file's content.
+static bool is_missing(int error) { return error == ENOENT || error == ENOTDIR; }
+
+[[noreturn]] static void fail_to_open(const std::string& path, int error) {
+    if (!is_missing(error)) fail_file("cannot open", path, error);
+    fail("cannot open %s: %s", path.c_str(), strerror(error));
+}
+
+// What the system says of a path; none if nothing is there. FileError if it cannot say.
+static std::optional<FileStatus> status_at(const std::string& path, Links links = Links::follow) {
+    std::optional<FileStatus> status = get_status(path, links);
+    if (!status && !is_missing(errno)) fail_to_open(path, errno);
+    return status;
+}
+
 // --- held folders ---
 
 void HeldFolder::open(const std::string& path) {
@@ -45,19 +62,18 @@ HeldFolder::~HeldFolder() {
 
 FileStatus status_of(const File& file, const std::string& path) {
     const std::optional<FileStatus> status = get_status(fileno(file.get()));
-    if (!status) fail("cannot read %s: %s", path.c_str(), strerror(errno));
+    if (!status) fail_file("cannot read", path, errno);
     return *status;
 }
 
 static File open_with(const std::string& path, Access access) {
     const int descriptor = open_path(path, access);
-    if (descriptor < 0) throw_if_interrupted(errno);
-    if (descriptor < 0) fail("cannot open %s: %s", path.c_str(), strerror(errno));
+    if (descriptor < 0) fail_to_open(path, errno);
     File file(fdopen(descriptor, "rb"));
     if (!file) {
         const int error = errno;
         close(descriptor);
-        fail("cannot open %s: %s", path.c_str(), strerror(error));
+        fail_to_open(path, error);
     }
     if (status_of(file, path).kind == FileStatus::folder)
         fail("cannot read %s: it is a directory", path.c_str());
@@ -71,7 +87,7 @@ static void refuse_lfs_pointer(const File& file, const std::string& path) {
     char start[64];
     if (status.kind != FileStatus::regular || status.size > 1024) return;
     const size_t count = read_stream(file, path, start, begins.size());
-    lseek(fileno(file.get()), 0, SEEK_SET);
+    if (lseek(fileno(file.get()), 0, SEEK_SET) != 0) fail_file("cannot read", path, errno);
     if (std::string_view(start, count) == begins)
         fail("%s is a pointer of git-lfs, not the file itself: fetch it with git lfs pull", path.c_str());
 }
@@ -118,8 +134,7 @@ void read_exactly(const File& file, const std::string& path, void* to, size_t by
 }
 
 void seek(const File& file, const std::string& path, uint64_t position) {
-    if (fseeko(file.get(), off_t(position), SEEK_SET) != 0)
-        fail("cannot read %s: %s", path.c_str(), strerror(errno));
+    if (fseeko(file.get(), off_t(position), SEEK_SET) != 0) fail_file("cannot read", path, errno);
 }
 
 std::string first_bytes(const std::string& path, size_t most) {
@@ -140,20 +155,22 @@ std::string read_whole_file(const std::string& path, uint64_t limit) {
     return bytes;
 }
 
-bool file_exists(const std::string& path) { return get_status(path).has_value(); }
+bool file_exists(const std::string& path) { return status_at(path).has_value(); }
 
 static bool is_kind(FileStatus::Kind kind, const std::optional<FileStatus>& status) {
     return status && status->kind == kind;
 }
 
-bool is_folder(const std::string& path) { return is_kind(FileStatus::folder, get_status(path)); }
+bool is_folder(const std::string& path) { return is_kind(FileStatus::folder, status_at(path)); }
+
+bool is_regular(const std::string& path) { return is_kind(FileStatus::regular, status_at(path)); }
 
 void refuse_unreachable(const std::string& path) {
-    if (!file_exists(path) && errno != ENOENT) fail_file("cannot open", path, errno);
+    if (!get_status(path) && errno != ENOENT) fail_file("cannot open", path, errno);
 }
 
 bool is_link(const std::string& path) {
-    return is_kind(FileStatus::symbolic_link, get_status(path, Links::keep));
+    return is_kind(FileStatus::symbolic_link, status_at(path, Links::keep));
 }
 
 // The parts of a path that hold a wildcard.
@@ -161,8 +178,9 @@ static int parts_with_wildcards(const std::string& pattern) {
     int parts = 0;
     bool counted = false;
     for (size_t i = 0; i < pattern.size(); i++) {
-        if (pattern[i] == '/') counted = false;
-        if (pattern[i] == '\\')
+        if (is_separator(pattern[i]))
+            counted = false;
+        else if (pattern[i] == '\\')
             i++;
         else if (pattern.compare(i, 3, "[[]") == 0)  // from escaped_pattern() of Windows
             i += 2;
@@ -172,12 +190,44 @@ static int parts_with_wildcards(const std::string& pattern) {
     return parts;
 }
 
+// A part of a pattern without wildcards, as the name that it matches.
+static std::string unescaped_pattern(const std::string& pattern) {
+    std::string name;
+    for (size_t i = 0; i < pattern.size(); i++) {
+        const bool is_bracket = pattern.compare(i, 3, "[[]") == 0;
+        if (pattern[i] == '\\' && i + 1 < pattern.size()) i++;
+        name += pattern[i];
+        if (is_bracket) i += 2;
+    }
+    return name;
+}
+
+// Appends the paths that consist of `found`, which exists, and what matches the rest of a pattern.
+static void expand(const std::string& found, const std::string& rest, std::vector<std::string>& paths) {
+    const size_t start = std::min(rest.size(), rest.find_first_not_of(separators));
+    const size_t end = std::min(rest.size(), rest.find_first_of(separators, start));
+    const std::string before = found + rest.substr(0, start), wanted = rest.substr(start, end - start);
+    if (start == rest.size()) return paths.push_back(before);
+    if (parts_with_wildcards(wanted) == 0) {
+        const std::string path = before + unescaped_pattern(wanted);
+        if (file_exists(path)) expand(path, rest.substr(end), paths);
+        return;
+    }
+    if (!before.empty() && !is_folder(before)) return;
+    for (const std::string& name : names_in(before.empty() ? "." : before))
+        if (matches_pattern(wanted, name) && (name[0] != '.' || wanted[0] == '.'))
+            expand(before + name, rest.substr(end), paths);
+}
+
 std::vector<std::string> matching_paths(const std::string& pattern) {
     if (file_exists(pattern)) return {pattern};
     if (parts_with_wildcards(pattern) > 3)
         fail("%s: at most three parts of a path may have wildcards: more of them search a whole disk",
              pattern.c_str());
-    return matching_pattern(pattern);
+    std::vector<std::string> paths;
+    expand("", pattern, paths);
+    std::sort(paths.begin(), paths.end());
+    return paths;
 }
 
 // --- writing ---
@@ -186,23 +236,77 @@ static constexpr size_t buffer_bytes = 1 << 20;
 
 static std::string temporary(const std::string& path) { return path + ".tmp"; }
 
-static bool is_same_file(const std::optional<FileStatus>& a, const std::optional<FileStatus>& b) {
-    return a && b && a->is_same_file(*b);
+enum class Identity { same, different, unknown };
+
+// Compares two files by the numbers that the system gives them. Some file systems (FUSE, FAT) number a file
+// anew at each look; a device of Windows has no number.
+template <class LookAtA, class LookAtB>
+static Identity identity_of(LookAtA look_at_a, LookAtB look_at_b) {
+    const std::optional<FileStatus> a = look_at_a(), b = look_at_b();
+    if (!a || !b || a->kind != b->kind) return Identity::different;
+    if (!a->has_identity() || !b->has_identity()) return Identity::unknown;
+    if (a->is_same_file(*b)) return Identity::same;
+    const std::optional<FileStatus> a_again = look_at_a(), b_again = look_at_b();
+    const bool stable = a_again && b_again && a->is_same_file(*a_again) && b->is_same_file(*b_again);
+    return stable ? Identity::different : Identity::unknown;
 }
 
 // Whether `path` still names the open file.
 static bool is_named(int descriptor, const std::string& path) {
-    return is_same_file(get_status(descriptor), get_status(path, Links::keep));
+    const auto open_file = [&] {
+        const std::optional<FileStatus> status = get_status(descriptor);
+        if (!status) fail_file("cannot write", path, errno);
+        return status;
+    };
+    return identity_of(open_file, [&] { return status_at(path, Links::keep); }) != Identity::different;
+}
+
+// Whether two paths that exist are one, by their names alone. In a folder that holds both names, they are
+// two; names that differ only in case and are not both listed are one.
+static bool is_same_name(const std::string& a, const std::string& b) {
+    std::error_code gone;
+    const std::filesystem::path x = std::filesystem::canonical(a, gone);
+    const std::filesystem::path y = std::filesystem::canonical(b, gone);
+    if (std::distance(x.begin(), x.end()) != std::distance(y.begin(), y.end())) return false;
+    std::filesystem::path folder;
+    for (auto i = x.begin(), j = y.begin(); i != x.end(); folder /= *i, ++i, ++j) {
+        const std::string name = i->generic_string(), other = j->generic_string();
+        if (name == other) continue;
+        if (fold_case(name) != fold_case(other)) return false;
+        const std::vector<std::string> names = names_in(folder.generic_string());
+        if (std::count(names.begin(), names.end(), name) && std::count(names.begin(), names.end(), other))
+            return false;
+    }
+    return !x.empty();
 }
 
 bool is_same_file(const std::string& a, const std::string& b) {
-    return is_same_file(get_status(a), get_status(b));
+    const Identity identity = identity_of([&] { return status_at(a); }, [&] { return status_at(b); });
+    return identity == Identity::same || (identity == Identity::unknown && is_same_name(a, b));
+}
+
+bool has_separator(const std::string& path) { return path.find_first_of(separators) != std::string::npos; }
+
+bool is_plain_name(const std::string& name) {
+    return !name.empty() && name != "." && name != ".." && !has_separator(name) &&
+           std::filesystem::path(name).root_name().empty();
+}
+
+std::string name_as_listed(const std::string& folder, const std::string& name) {
+    const std::vector<std::string> names = names_in(folder);
+    if (std::count(names.begin(), names.end(), name)) return name;
+    for (const std::string& listed : names)
+        if (fold_case(listed) == fold_case(name) && is_same_file(folder + "/" + listed, folder + "/" + name))
+            return listed;
+    return name;
 }
 
 // Standard output or standard error, if the path leads to where it leads; else -1.
 static int standard_stream(const std::string& path) {
     for (int stream : {STDOUT_FILENO, STDERR_FILENO})
-        if (is_same_file(get_status(stream), get_status(path))) return stream;
+        if (identity_of([&] { return get_status(stream); }, [&] { return get_status(path); }) ==
+            Identity::same)
+            return stream;
     return -1;
 }
 
@@ -238,27 +342,29 @@ static void check_replaceable(const std::string& path) {
         fail_file("cannot write", path, "it is a device or a pipe, not a file");
 }
 
+struct Descriptor {
+    int number;
+    ~Descriptor() {
+        if (number >= 0) close(number);
+    }
+};
+
 // Removes what is at a temporary name, unless it is a file that another program is writing: its lock says so.
 static void remove_stale(const std::string& path) {
-    const int descriptor = open_path(path, Access::read_itself);
-    const bool in_use = descriptor >= 0 && !lock_file(descriptor);
-    const bool stale = descriptor < 0 || is_named(descriptor, path);
-    const bool stays = !in_use && stale && !unlink_path(path) && errno != ENOENT;
-    const int error = errno;
-    if (descriptor >= 0) close(descriptor);
-    if (stays) fail_file("cannot remove", path, error);
-    if (in_use)
+    const Descriptor file = {open_path(path, Access::read_itself)};
+    if (file.number >= 0 && !lock_file(file.number))
         fail_file("cannot write", path, "another program is writing it: wait for it, or choose another name");
+    const bool stale = file.number < 0 || is_named(file.number, path);
+    if (stale && !unlink_path(path) && errno != ENOENT) fail_file("cannot remove", path, errno);
 }
 
 // Creates and locks a file that did not exist.
 static int create_new(const std::string& path) {
     for (int attempt = 0; attempt < 100; attempt++) {
-        const int descriptor = open_path(path, Access::create);
-        if (descriptor >= 0 && lock_file(descriptor) && is_named(descriptor, path)) return descriptor;
-        const int error = descriptor >= 0 ? EEXIST : errno;
-        if (descriptor >= 0) close(descriptor);
-        if (error != EEXIST) fail_file("cannot write", path, error);
+        Descriptor file = {open_path(path, Access::create)};
+        if (file.number < 0 && errno != EEXIST) fail_file("cannot write", path, errno);
+        if (file.number >= 0 && lock_file(file.number) && is_named(file.number, path))
+            return std::exchange(file.number, -1);
         remove_stale(path);
     }
     fail_file("cannot write", path, "something of that name cannot be removed");
@@ -283,7 +389,7 @@ size_t write_bytes(int descriptor, std::string_view bytes) {
 static std::atomic<bool> stops_at_signals = false;
 
 StopWritingAtSignals::StopWritingAtSignals() {
-    catch_interrupts();
+    catch_stop_signals();
     stops_at_signals = true;
 }
 StopWritingAtSignals::~StopWritingAtSignals() { stops_at_signals = false; }
@@ -299,13 +405,17 @@ FileWriter::FileWriter(const std::string& to, Target target) : path(to) {
         return;
     }
     if (target == Target::named) path = target_of(path);
-    check_replaceable(path);
+    if (target != Target::lock) check_replaceable(path);
     descriptor = create_new(temporary(path));
 }
 
 FileWriter::~FileWriter() {
     if (descriptor < 0) return;
-    if (!in_place && is_named(descriptor, temporary(path))) unlink_path(temporary(path));
+    try {
+        if (!in_place && is_named(descriptor, temporary(path))) unlink_path(temporary(path));
+    } catch (const Error&) {
+        // the error that led here is the one to report
+    }
     close(descriptor);
 }
 
@@ -343,11 +453,13 @@ void FileWriter::finish() {
     write_out(buffer);
     buffer.clear();
     if (!flush_to_disk(descriptor)) fail_file("cannot flush to disk", path, errno);
+    // before the file gets its name: quotas and NFS report some errors of writing at close() alone
+    const int copy = duplicate(descriptor);
+    if (copy < 0 || !close_written(copy)) fail_file("cannot write", path, errno);
     if (!in_place && !is_named(descriptor, temporary(path)))
         fail_file("cannot write", path, "another program removed its temporary file");
     if (!in_place && !rename_path(temporary(path), path)) fail_file("cannot write", path, errno);
-    close(descriptor);
-    descriptor = -1;
+    if (!close_written(std::exchange(descriptor, -1))) fail_file("cannot write", path, errno);
 }
 
 void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts, Target target) {
@@ -359,39 +471,75 @@ void write_whole_file(const std::string& path, std::initializer_list<std::string
 size_t append_to_file(const std::string& path, std::string_view bytes) {
     const int descriptor = open_path(path, Access::append);
     if (descriptor < 0) return 0;
-    const size_t done = write_bytes(descriptor, bytes);
-    const int error = errno;
-    close(descriptor);
+    const std::optional<FileStatus> before = get_status(descriptor);
+    size_t done = write_bytes(descriptor, bytes);
+    int error = done == bytes.size() ? 0 : errno;
+    if (!close_written(descriptor)) {
+        error = errno;
+        const std::optional<FileStatus> after = get_status(path, Links::keep);
+        const bool is_known = before && after && before->kind == FileStatus::regular;
+        const uint64_t added = is_known && after->size > before->size ? after->size - before->size : 0;
+        done = is_known ? std::min<uint64_t>(done, added) : 0;
+    }
     errno = error;
     return done;
 }
 
 void remove_file(const std::string& path) {
-    if (!unlink_path(path) && errno != ENOENT) fail_file("cannot remove", path, errno);
+    if (unlink_path(path)) return;
+    const int error = errno;  // a read-only file system gives one for a file that is not there, too
+    if (error != ENOENT && (get_status(path, Links::keep) || !is_missing(errno)))
+        fail_file("cannot remove", path, error);
 }
 
 void rename_file(const std::string& from, const std::string& to) {
     if (!rename_path(from, to)) fail_file("cannot rename", from + " to " + to, errno);
 }
 
+static void copy_file(const std::string& from, const std::string& to) {
+    const File file = open_to_read(from);
+    FileWriter writer(to);
+    std::string bytes(buffer_bytes, '\0');
+    while (const size_t count = read_some(file, from, bytes.data(), bytes.size()))
+        writer.write(bytes.data(), count);
+    writer.finish();
+}
+
+void move_path(const std::string& from, const std::string& to) {
+    if (rename_path(from, to)) return;
+    const int error = errno;
+    if (error != EXDEV && error != ENOTEMPTY && error != EEXIST)
+        fail_file("cannot rename", from + " to " + to, error);
+    if (is_folder(from) && !is_link(from)) {
+        create_folders(to);
+        for (const std::string& name : names_in(from)) move_path(from + "/" + name, to + "/" + name);
+        sync_folder(to);
+        if (!remove_folder(from)) fail_file("cannot remove", from, errno);
+    } else {
+        copy_file(from, to);
+        remove_file(from);
+    }
+}
+
 // --- folders ---
 
-// The folder that holds `path`.
+// The folder that holds `path`. That of C:\\name is C:\\, and not C:, the current folder of that disk.
 static std::string parent_of(const std::string& path) {
-    const size_t last = path.find_last_not_of('/');
-    const size_t slash = last == std::string::npos ? last : path.rfind('/', last);
-    if (slash == std::string::npos) return last == std::string::npos ? "/" : ".";
-    return path.substr(0, std::max<size_t>(slash, 1));
+    const size_t last = path.find_last_not_of(separators);
+    const size_t separator = last == std::string::npos ? last : path.find_last_of(separators, last);
+    if (separator == std::string::npos) return last == std::string::npos ? "/" : ".";
+    const bool is_root = separator > 0 && path[separator - 1] == ':';
+    return path.substr(0, std::max<size_t>(separator + is_root, 1));
 }
 
 void create_folders(const std::string& path) {
-    if (is_folder(path)) return;
+    if (is_kind(FileStatus::folder, get_status(path))) return;
     const std::string above = parent_of(path);
     if (above != path) create_folders(above);
     const bool created = make_folder(path);
     const int error = errno;  // before is_folder() sets another
-    if (!created && !is_folder(path)) {
-        if (is_link(path) && !file_exists(path))
+    if (!created && !is_kind(FileStatus::folder, get_status(path))) {
+        if (is_link(path) && !get_status(path))
             fail("cannot create directory %s: it is a link that leads nowhere", path.c_str());
         fail_file("cannot create directory", path, error == EEXIST ? ENOTDIR : error);
     }
@@ -409,8 +557,7 @@ void sync_folder(const std::string& path) {
 
 std::vector<std::string> names_in(const std::string& folder) {
     std::vector<std::string> names;
-    if (!list_folder(folder, names) && errno != ENOENT)
-        fail("cannot read the folder %s: %s", folder.c_str(), strerror(errno));
+    if (!list_folder(folder, names) && errno != ENOENT) fail_file("cannot read the folder", folder, errno);
     std::sort(names.begin(), names.end());
     return names;
 }

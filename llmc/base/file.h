@@ -18,7 +18,8 @@
 
 static_assert(std::endian::native == std::endian::little, "the file formats are read as little-endian");
 
-// The operating system refused to write, remove or rename a file: trying again may help.
+// The operating system refused an operation on a file. Nothing is known about the file's content, and trying
+// again may help. A missing file is no FileError.
 struct FileError : Error {
     using Error::Error;
 };
@@ -63,8 +64,10 @@ std::string read_whole_file(const std::string& path, uint64_t limit = uint64_t(1
 // The file's first bytes, at most so many.
 std::string first_bytes(const std::string& path, size_t most);
 
+// Each throws FileError if the system cannot say.
 bool file_exists(const std::string& path);
 bool is_folder(const std::string& path);
+bool is_regular(const std::string& path);
 bool is_link(const std::string& path);
 
 // Error if the path leads nowhere for another reason than that nothing is there: a closed folder, a loop of
@@ -72,11 +75,21 @@ bool is_link(const std::string& path);
 void refuse_unreachable(const std::string& path);
 
 // The path itself if it exists, else what it matches as a shell pattern (* ? [...]), sorted by name. Error if
-// more than three parts of the path have wildcards.
+// a folder cannot be listed, or if more than three parts of the path have wildcards.
 std::vector<std::string> matching_paths(const std::string& pattern);
 
-// Whether both paths lead to one file, through links or under several names.
+// Whether both paths lead to one file, through links, under several names, or in another case where the file
+// system ignores that. Where files have no lasting numbers, names decide.
 bool is_same_file(const std::string& a, const std::string& b);
+
+// Whether a path has more parts than one, as the system separates them.
+bool has_separator(const std::string& path);
+// Whether it names something in a folder, and nothing elsewhere: ../x and, on Windows, ..\\x and C:x do not.
+bool is_plain_name(const std::string& name);
+
+// The name under which the folder lists a file: it may differ in case from the one that leads there. `name`
+// itself if there is no such file.
+std::string name_as_listed(const std::string& folder, const std::string& name);
 
 // Whether the path leads to something that is written to as it is, and never replaced: a device, a pipe,
 // standard output or standard error.
@@ -86,6 +99,7 @@ bool is_written_in_place(const std::string& path);
 enum class Target {
     file,   // the program's own file: a link there is replaced; a device or a pipe is an Error
     named,  // an output that somebody named: a link leads to its target; see is_written_in_place()
+    lock,   // none: only PATH.tmp is there, and finish() is not called
 };
 
 // Writes a file piece by piece to PATH.tmp, which finish() flushes to disk and renames to PATH. Without
@@ -121,8 +135,8 @@ struct StoppedBySignal : Error {
     explicit StoppedBySignal(int number);
 };
 
-// During its lifetime, SIGINT, SIGTERM, SIGHUP and SIGXCPU (os/signals.h) end the writing of files: what is
-// not complete is removed, as after an error. For output that is of no use in part.
+// During its lifetime, the stop signals (os/signals.h) end the writing of files: what is not complete is
+// removed, as after an error. For output that is of no use in part.
 struct StopWritingAtSignals {
     StopWritingAtSignals();
     ~StopWritingAtSignals();
@@ -137,13 +151,17 @@ void write_whole_file(const std::string& path, std::initializer_list<std::string
 size_t write_bytes(int descriptor, std::string_view bytes);
 
 // Appends to a file, which is created if it is missing; a link is not followed. Returns the number of bytes
-// written; if some are missing, errno says why.
+// written. errno is 0, or says why some are missing, or why the file could not be closed.
 size_t append_to_file(const std::string& path, std::string_view bytes);
 
 // Error if the file exists and cannot be removed.
 void remove_file(const std::string& path);
 
 void rename_file(const std::string& from, const std::string& to);
+
+// Moves a file, or a folder with all in it, to another folder of the same disk: entry by entry where the file
+// system cannot rename it, as for folders of a container's image, or where an interrupted move left a part.
+void move_path(const std::string& from, const std::string& to);
 
 // --- folders ---
 

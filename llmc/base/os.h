@@ -23,6 +23,9 @@ void wait_briefly(char** argv);
 std::string program_path();  // of the file that is running; empty if unknown
 void set_environment(const char* name, const std::string& value);  // Windows: "" removes the variable
 
+// A path as a word of the system's shell, in quotes where it needs them: for commands to copy.
+std::string shell_word(const std::string& path);
+
 // --- the machine ---
 
 std::string host_name();     // empty if unknown
@@ -39,6 +42,10 @@ std::string cache_folder();  // of the user, for what programs can compute again
 // them. On macOS, all memory; on Windows, what the system reports as available. `root` stands for / where the
 // control groups are looked up, for tests.
 uint64_t available_memory(const std::string& root = "");
+
+// CPUs whose time the control groups (version 1 or 2) leave to this process, rounded up; INT_MAX without
+// limit.
+int cpu_quota(const std::string& root = "");
 
 // What a limit leaves: 0 if more is used.
 inline uint64_t left_of(uint64_t limit, uint64_t used) { return limit > used ? limit - used : 0; }

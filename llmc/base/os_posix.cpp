@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -27,6 +29,16 @@ std::string program_path() {
 }
 
 void set_environment(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
+
+std::string shell_word(const std::string& path) {
+    const bool is_plain = !path.empty() && std::all_of(path.begin(), path.end(), [](unsigned char c) {
+        return isalnum(c) || c >= 0x80 || (c && strchr("%+,-./:=@_", c));
+    });
+    if (is_plain) return path;
+    std::string word = "'";
+    for (const char c : path) word += c == '\'' ? "'\\''" : std::string(1, c);
+    return word + "'";
+}
 
 // --- the machine ---
 

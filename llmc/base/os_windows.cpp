@@ -8,18 +8,27 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cwchar>
 
 // --- the program ---
+
+static UINT code_page_of_input = 0, code_page_of_output = 0;
 
 void prepare_standard_streams() {
     int opened = _open("NUL", _O_RDWR);
     while (opened >= 0 && opened <= 2) opened = _open("NUL", _O_RDWR);
     if (opened > 2) _close(opened);
     for (FILE* stream : {stdin, stdout, stderr}) _setmode(_fileno(stream), _O_BINARY);
+    code_page_of_input = GetConsoleCP();
+    code_page_of_output = GetConsoleOutputCP();
     SetConsoleOutputCP(CP_UTF8);
     SetConsoleCP(CP_UTF8);
+    std::atexit([] {  // the console outlives the program
+        if (code_page_of_input) SetConsoleCP(code_page_of_input);
+        if (code_page_of_output) SetConsoleOutputCP(code_page_of_output);
+    });
 }
 
 // A path in UTF-8 with / between names.
@@ -39,6 +48,12 @@ std::string program_path() {
 
 void set_environment(const char* name, const std::string& value) { _putenv_s(name, value.c_str()); }
 
+// No name of a file has a quote. cmd and PowerShell both know these.
+std::string shell_word(const std::string& path) {
+    const bool is_plain = !path.empty() && path.find_first_of(" &()[]{}^=;!'+,`~%$#@") == std::string::npos;
+    return is_plain ? path : "\"" + path + "\"";
+}
+
 // --- the machine ---
 
 static std::string variable(const wchar_t* name) {
@@ -55,6 +70,8 @@ static MEMORYSTATUSEX memory_status() {
 }
 
 uint64_t physical_memory() { return memory_status().ullTotalPhys; }
+
+int cpu_quota(const std::string&) { return INT_MAX; }
 
 uint64_t available_memory(const std::string&) {
     const MEMORYSTATUSEX status = memory_status();

@@ -1,7 +1,5 @@
 #include "llmc/base/output.h"
 
-#include <filesystem>
-
 #include "llmc/base/error.h"
 
 bool begins_with(const std::string& path, int magic) {
@@ -17,7 +15,9 @@ static bool may_be_replaced(const std::string& path,
                             const std::function<bool(const std::string& path)>& is_ours) {
     try {
         return size_of(open_to_read(path), path) == 0 || is_ours(path);
-    } catch (const Error&) {  // not of our format, or unreadable
+    } catch (const FileError&) {
+        throw;
+    } catch (const Error&) {  // not of our format
         return false;
     }
 }
@@ -35,12 +35,11 @@ static void check_existing(const std::string& path, const std::vector<std::strin
 
 void check_output(const std::string& path, const std::vector<std::string>& inputs,
                   const std::function<bool(const std::string& path)>& is_ours, Target target) {
-    std::error_code error;
     if (is_folder(path)) fail("cannot write %s: it is a directory", path.c_str());
     if (target == Target::file && is_written_in_place(path))
         fail("cannot write %s: it is a device or a pipe, not a file", path.c_str());
     for (const std::string& file : {path, path + ".tmp"})
-        if (std::filesystem::is_regular_file(file, error)) check_existing(file, inputs, is_ours);
+        if (is_regular(file)) check_existing(file, inputs, is_ours);
 }
 
 void check_writable(const std::string& path) {
@@ -50,5 +49,5 @@ void check_writable(const std::string& path) {
 FileWriter lock_outputs(const std::string& path) {
     const std::string file = path + ".tmp";
     if (file_exists(file)) check_existing(file, {}, [](const std::string&) { return false; });
-    return FileWriter(path);
+    return FileWriter(path, Target::lock);
 }

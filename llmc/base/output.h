@@ -25,5 +25,6 @@ void check_output(const std::string& path, const std::vector<std::string>& input
 void check_writable(const std::string& path);
 
 // The lock on outputs that a program writes one after the other, to hold until all are there: a writer of
-// PATH that is never finished. Error if another program holds it, or if PATH.tmp is somebody else's file.
+// PATH, which may be a folder, that is never finished. Error if another program holds it, or if PATH.tmp is
+// somebody else's file.
 FileWriter lock_outputs(const std::string& path);

@@ -13,8 +13,10 @@ struct FileStatus {
     uint64_t device = 0, number = 0;  // what tells the file from all others
     uint64_t size = 0;                // bytes
     int64_t written = 0;              // nanoseconds since an epoch of the system
+    bool hidden = false;              // an attribute on Windows; on other systems the name says it
 
     bool operator==(const FileStatus&) const = default;
+    bool has_identity() const { return number != 0; }  // devices of Windows have none
     bool is_same_file(const FileStatus& o) const { return device == o.device && number == o.number; }
 };
 
@@ -42,6 +44,9 @@ int open_path(const std::string& path, Access access);
 int64_t read_when_ready(int descriptor, void* to, size_t bytes);
 int64_t write_when_ready(int descriptor, const void* from, size_t bytes);
 
+// False, with errno: something that was written is lost. The descriptor is closed in any case.
+bool close_written(int descriptor);
+
 int duplicate(int descriptor);  // child processes do not inherit the copy either
 
 // Locks a file or folder for this open descriptor until it is closed. False: another program holds the lock.
@@ -54,6 +59,7 @@ bool flush_to_disk(int descriptor);
 bool rename_path(const std::string& from, const std::string& to);  // replaces `to` in one step
 bool unlink_path(const std::string& path);                         // removes a file or a link
 bool make_folder(const std::string& path);
+bool remove_folder(const std::string& path);  // which is empty
 
 // Appends the folder's names, in no order.
 bool list_folder(const std::string& path, std::vector<std::string>& names);
@@ -61,9 +67,11 @@ bool list_folder(const std::string& path, std::vector<std::string>& names);
 // Bytes that may still be written to the folder's file system; ~0 if it does not say.
 uint64_t free_bytes(const std::string& folder);
 
-// The paths that match a pattern of the shell (* ? [...]), sorted by name.
-std::vector<std::string> matching_pattern(const std::string& pattern);
-// Whether the pattern matches the path; * and ? stand for no slash.
+// The characters that separate the parts of a path: a slash, on Windows also a backslash.
+extern const char* const separators;
+bool is_separator(char c);
+
+// Whether the pattern of a shell (* ? [...]) matches the path; * and ? stand for no separator.
 bool matches_pattern(const std::string& pattern, const std::string& path);
 // A pattern that matches this path only.
 std::string escaped_pattern(const std::string& path);

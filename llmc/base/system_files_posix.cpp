@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <glob.h>
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -132,8 +131,8 @@ static int open_fifo(const Place& at, int flags) {
         if (is_stopped()) return -1;
     }
     if (descriptor < 0) return -1;
-    fcntl(descriptor, F_SETFL, flags);
-    if (flags == O_WRONLY || wait_for(descriptor, POLLIN)) return descriptor;
+    const bool blocks = fcntl(descriptor, F_SETFL, flags) == 0;
+    if (blocks && (flags == O_WRONLY || wait_for(descriptor, POLLIN))) return descriptor;
     close_after_error(descriptor);
     return -1;
 }
@@ -150,6 +149,9 @@ int open_path(const std::string& path, Access access) {
     if (may_wait && is_fifo(at)) return open_fifo(at, flags);
     return retry([&] { return openat(at.folder, at.name.c_str(), flags | O_CLOEXEC, 0666); });
 }
+
+// A signal that interrupts it loses nothing, and the call must not be repeated.
+bool close_written(int descriptor) { return close(descriptor) == 0 || errno == EINTR; }
 
 int duplicate(int descriptor) { return fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
 
@@ -205,6 +207,11 @@ bool make_folder(const std::string& path) {
     return retry([&] { return mkdirat(at.folder, at.name.c_str(), 0777); }) == 0;
 }
 
+bool remove_folder(const std::string& path) {
+    const Place at = place_of(path);
+    return retry([&] { return unlinkat(at.folder, at.name.c_str(), AT_REMOVEDIR); }) == 0;
+}
+
 bool list_folder(const std::string& path, std::vector<std::string>& names) {
     const int descriptor = open_path(path, Access::folder);
     DIR* list = descriptor < 0 ? nullptr : fdopendir(descriptor);
@@ -212,8 +219,11 @@ bool list_folder(const std::string& path, std::vector<std::string>& names) {
         close_after_error(descriptor);
         return false;
     }
-    errno = 0;
-    while (const dirent* entry = readdir(list)) {
+    const auto next = [&] {
+        errno = 0;  // the end of the folder leaves it
+        return readdir(list);
+    };
+    while (const dirent* entry = next()) {
         const std::string name = entry->d_name;
         if (name != "." && name != "..") names.push_back(name);
     }
@@ -232,14 +242,10 @@ uint64_t free_bytes(const std::string& folder) {
     return uint64_t(status.f_bavail) * status.f_frsize;
 }
 
-std::vector<std::string> matching_pattern(const std::string& pattern) {
-    std::vector<std::string> paths;
-    glob_t found;
-    if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
-        paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-    globfree(&found);
-    return paths;
-}
+// --- names ---
+
+const char* const separators = "/";
+bool is_separator(char c) { return c == '/'; }
 
 bool matches_pattern(const std::string& pattern, const std::string& path) {
     return fnmatch(pattern.c_str(), path.c_str(), FNM_PATHNAME) == 0;

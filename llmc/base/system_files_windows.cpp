@@ -15,24 +15,20 @@ static std::wstring wide(const std::string& path) {
     std::wstring text(path.size(), 0);  // at least as long
     text.resize(size_t(
         MultiByteToWideChar(CP_UTF8, 0, path.data(), int(path.size()), text.data(), int(text.size()))));
+    if (text.starts_with(L"\\\\?\\")) std::replace(text.begin(), text.end(), L'/', L'\\');  // no / there
     return text;
 }
 
 static int errno_of(DWORD error) {
     static const std::pair<DWORD, int> known[] = {
-        {ERROR_FILE_NOT_FOUND, ENOENT},
-        {ERROR_PATH_NOT_FOUND, ENOENT},
-        {ERROR_INVALID_NAME, ENOENT},
-        {ERROR_FILE_EXISTS, EEXIST},
-        {ERROR_ALREADY_EXISTS, EEXIST},
-        {ERROR_DISK_FULL, ENOSPC},
-        {ERROR_HANDLE_DISK_FULL, ENOSPC},
-        {ERROR_DIRECTORY, ENOTDIR},
-        {ERROR_ACCESS_DENIED, EACCES},
-        {ERROR_SHARING_VIOLATION, EACCES},
-        {ERROR_LOCK_VIOLATION, EACCES},
-        {ERROR_CANT_RESOLVE_FILENAME, ELOOP},
-        {ERROR_FILENAME_EXCED_RANGE, ENAMETOOLONG},
+        {ERROR_FILE_NOT_FOUND, ENOENT},   {ERROR_PATH_NOT_FOUND, ENOENT},
+        {ERROR_INVALID_NAME, ENOENT},     {ERROR_FILE_EXISTS, EEXIST},
+        {ERROR_ALREADY_EXISTS, EEXIST},   {ERROR_DISK_FULL, ENOSPC},
+        {ERROR_HANDLE_DISK_FULL, ENOSPC}, {ERROR_DIRECTORY, ENOTDIR},
+        {ERROR_ACCESS_DENIED, EACCES},    {ERROR_SHARING_VIOLATION, EACCES},
+        {ERROR_LOCK_VIOLATION, EACCES},   {ERROR_CANT_RESOLVE_FILENAME, ELOOP},
+        {ERROR_NOT_SAME_DEVICE, EXDEV},   {ERROR_DIR_NOT_EMPTY, ENOTEMPTY},
+        {ERROR_BAD_PATHNAME, ENOENT},     {ERROR_FILENAME_EXCED_RANGE, ENAMETOOLONG},
     };
     for (const auto& [code, number] : known)
         if (code == error) return number;
@@ -46,8 +42,19 @@ static bool failed() {
 
 static constexpr DWORD share_all = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
 
+// The console has a name for each direction, and none that can be asked for its attributes.
+static HANDLE open_console(bool reads, DWORD share) {
+    return CreateFileW(reads ? L"CONIN$" : L"CONOUT$", GENERIC_READ | GENERIC_WRITE, share, nullptr,
+                       OPEN_EXISTING, 0, nullptr);
+}
+
 static HANDLE open_handle(const std::string& path, DWORD access, DWORD share, DWORD creation,
                           DWORD flags = 0) {
+    if (_stricmp(path.c_str(), "CON") == 0) {
+        const HANDLE console = open_console(access == GENERIC_READ, share);
+        if (console == INVALID_HANDLE_VALUE) failed();
+        return console;
+    }
     // FILE_FLAG_BACKUP_SEMANTICS opens folders, too
     const HANDLE handle = CreateFileW(wide(path).c_str(), access, share, nullptr, creation,
                                       FILE_FLAG_BACKUP_SEMANTICS | flags, nullptr);
@@ -96,6 +103,8 @@ int open_path(const std::string& path, Access access) {
                                                             : _O_RDONLY));
 }
 
+bool close_written(int descriptor) { return _close(descriptor) == 0; }
+
 int duplicate(int descriptor) {
     HANDLE copy = nullptr;
     const HANDLE self = GetCurrentProcess();
@@ -117,6 +126,7 @@ static std::optional<FileStatus> status_of_handle(HANDLE handle) {
     status.kind = info.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT ? FileStatus::symbolic_link
                   : info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY   ? FileStatus::folder
                                                                        : FileStatus::regular;
+    status.hidden = info.dwFileAttributes & FILE_ATTRIBUTE_HIDDEN;
     status.device = uint64_t(1) << 32 | info.dwVolumeSerialNumber;  // 0: no disk
     status.number = joined(info.nFileIndexHigh, info.nFileIndexLow);
     status.size = joined(info.nFileSizeHigh, info.nFileSizeLow);
@@ -199,6 +209,10 @@ bool make_folder(const std::string& path) {
     return CreateDirectoryW(wide(path).c_str(), nullptr) || failed();
 }
 
+bool remove_folder(const std::string& path) {
+    return retry([&] { return RemoveDirectoryW(wide(path).c_str()); });
+}
+
 bool list_folder(const std::string& path, std::vector<std::string>& names) {
     const int descriptor = open_path(path, Access::folder);
     if (descriptor < 0) return false;
@@ -211,8 +225,10 @@ bool list_folder(const std::string& path, std::vector<std::string>& names) {
         WideCharToMultiByte(CP_UTF8, 0, found.cFileName, -1, name, sizeof name, nullptr, nullptr);
         if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0) names.push_back(name);
     } while (FindNextFileW(search, &found));
+    const DWORD error = GetLastError();
     FindClose(search);
-    return true;
+    errno = errno_of(error);
+    return error == ERROR_NO_MORE_FILES;
 }
 
 uint64_t free_bytes(const std::string& folder) {
@@ -238,7 +254,8 @@ void release_folder(int descriptor) {
 
 // --- patterns ---
 
-static bool is_slash(char c) { return c == '/' || c == '\\'; }
+const char* const separators = "/\\";
+bool is_separator(char c) { return c == '/' || c == '\\'; }
 
 // Letter case is ignored for ASCII.
 static bool matches(const char* pattern, const char* name) {
@@ -247,7 +264,7 @@ static bool matches(const char* pattern, const char* name) {
         if (*pattern == '*') {
             for (;; name++) {
                 if (matches(pattern + 1, name)) return true;
-                if (!*name || is_slash(*name)) return false;
+                if (!*name || is_separator(*name)) return false;
             }
         }
         if (!*name) return false;
@@ -263,36 +280,13 @@ static bool matches(const char* pattern, const char* name) {
             }
             if (found == other) return false;
             pattern = end;
-        } else if (*pattern == '?'
-                       ? is_slash(*name)
-                       : lower(*pattern) != lower(*name) && !(is_slash(*pattern) && is_slash(*name))) {
+        } else if (*pattern == '?' ? is_separator(*name)
+                                   : lower(*pattern) != lower(*name) &&
+                                         !(is_separator(*pattern) && is_separator(*name))) {
             return false;
         }
     }
     return !*name;
-}
-
-// Appends the paths that consist of `found`, which exists, and what matches the rest of a pattern.
-static void expand(const std::string& found, const std::string& rest, std::vector<std::string>& paths) {
-    const size_t end = std::min(rest.find_first_of("/\\"), rest.size());
-    const std::string wanted = rest.substr(0, end), after = rest.substr(end);
-    if (rest.empty()) return paths.push_back(found);
-    if (wanted.empty()) return expand(found + rest[0], rest.substr(1), paths);
-    std::vector<std::string> names;
-    if (wanted.find_first_of("*?[") != std::string::npos)
-        list_folder(found.empty() ? "." : found, names);
-    else if (!after.empty() || get_status(found + wanted))
-        return expand(found + wanted, after, paths);
-    std::sort(names.begin(), names.end());
-    for (const std::string& name : names)
-        if (matches(wanted.c_str(), name.c_str()) && (name[0] != '.' || wanted[0] == '.'))
-            expand(found + name, after, paths);
-}
-
-std::vector<std::string> matching_pattern(const std::string& pattern) {
-    std::vector<std::string> paths;
-    expand("", pattern, paths);
-    return paths;
 }
 
 bool matches_pattern(const std::string& pattern, const std::string& path) {

@@ -51,3 +51,23 @@ size_t find_not_utf8(std::string_view text) {
         i += bytes;
     }
 }
+
+std::string fold_case(std::string_view text) {
+    std::string folded;
+    while (!text.empty()) {
+        const Character c = first_character(text);
+        const auto is_in = [&](uint32_t first, uint32_t last) { return c.code >= first && c.code <= last; };
+        const bool is_pair = is_in(0x100, 0x137) || is_in(0x14a, 0x177) || is_in(0x460, 0x4ff);
+        const bool is_latin = is_in('A', 'Z') || (is_in(0xc0, 0xde) && c.code != 0xd7);
+        const uint32_t lower = is_latin || is_in(0x391, 0x3a9) || is_in(0x410, 0x42f) ? c.code + 0x20
+                               : is_in(0x400, 0x40f)                                  ? c.code + 0x50
+                               : is_pair                                              ? c.code | 1
+                                                                                      : c.code;
+        if (c.bytes)
+            append_character(folded, lower);
+        else
+            folded += text[0];
+        text.remove_prefix(c.bytes ? c.bytes : 1);
+    }
+    return folded;
+}

@@ -19,5 +19,9 @@ size_t last_character(std::string_view text);
 
 void append_character(std::string& text, uint32_t code_point);
 
+// The text with letters in lower case, as far as ranges of letters of Latin, Greek and Cyrillic go: for names
+// of files where case does not count.
+std::string fold_case(std::string_view text);
+
 // Offset of the first byte that is not UTF-8; npos: there is none.
 size_t find_not_utf8(std::string_view text);

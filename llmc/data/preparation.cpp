@@ -19,6 +19,7 @@
 #include "llmc/base/os.h"
 #include "llmc/base/output.h"
 #include "llmc/base/random.h"
+#include "llmc/base/utf8.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/data/token_file.h"
 #include "llmc/text/tokenizer.h"
@@ -203,8 +204,8 @@ struct ProgressBar {
 static void note_encoding(const TextBlock& block, const EncodedBlock& encoded, std::set<std::string>& noted) {
     if (encoded.not_utf8 == std::string::npos || !noted.insert(block.path).second) return;
     print_line(stderr,
-               "note: %s is not UTF-8 at byte %llu; its bytes are used unchanged (iconv "
-               "converts other encodings)",
+               "note: %s is not UTF-8 at byte %llu; its bytes are used unchanged (an editor "
+               "saves it as UTF-8)",
                block.path.c_str(), (unsigned long long)(block.first_byte + encoded.not_utf8));
 }
 
@@ -312,18 +313,28 @@ static void write_trained(Tokenizer& tokenizer, const std::string& prefix) {
 static std::vector<std::string> earlier_shards(const PreparationOptions& options) {
     static const std::regex after_name("(_train|_val)(_[0-9]{6,})?\\.bin(\\.new)?(\\.tmp)?");
     std::vector<std::string> paths;
-    for (const std::string& file : names_in(options.out))
-        if (file.starts_with(options.name) && std::regex_match(file.substr(options.name.size()), after_name))
-            paths.push_back((fs::path(options.out) / file).generic_string());
+    const auto path_of = [&](const std::string& file) {
+        return (fs::path(options.out) / file).generic_string();
+    };
+    for (const std::string& file : names_in(options.out)) {
+        if (file.size() < options.name.size()) continue;
+        // on a file system without case, a new shard may be this file under another spelling
+        const std::string own = options.name + fold_case(file.substr(options.name.size()));
+        if (std::regex_match(own.substr(options.name.size()), after_name) &&
+            fold_case(file) == fold_case(own) && (file == own || is_same_file(path_of(file), path_of(own))))
+            paths.push_back(path_of(file));
+    }
     return paths;
 }
 
 // Deletes those that are not among the new ones, because a glob would mix them.
 static void remove_earlier_shards(const PreparationOptions& options, const StagedShards& fresh) {
-    std::set<std::string> names;
-    for (const TokenShard& shard : fresh.shards) names.insert(shard.path);
-    for (const std::string& path : earlier_shards(options))
-        if (!names.count(path)) remove_file(path);
+    for (const std::string& path : earlier_shards(options)) {
+        const auto is_fresh = [&](const TokenShard& shard) {
+            return fold_case(shard.path) == fold_case(path) && is_same_file(shard.path, path);
+        };
+        if (std::none_of(fresh.shards.begin(), fresh.shards.end(), is_fresh)) remove_file(path);
+    }
 }
 
 // Error if a file that this run will replace or delete is somebody else's, or an input.
@@ -344,8 +355,11 @@ static void check_outputs(const PreparationOptions& options, std::vector<std::st
 
 static void check_options(const PreparationOptions& options) {
     if (options.out.empty() || options.name.empty()) fail("--out DIR and --name NAME are needed");
-    if (options.name.find('/') != std::string::npos)
-        fail("--name %s: the name must not contain a slash", options.name.c_str());
+    if (!is_plain_name(options.name))
+        fail(
+            "--name %s: the name must not lead to another folder: give it to --out, without a slash in the "
+            "name",
+            options.name.c_str());
     if (options.shard_tokens < 1 || options.shard_tokens > max_shard_tokens)
         fail("--shard-tokens is %llu, not in 1 to %llu", (unsigned long long)options.shard_tokens,
              (unsigned long long)max_shard_tokens);
@@ -383,6 +397,8 @@ FoundText find_text(const PreparationOptions& options) {
     found.files = files_below(paths, options.include, [&](const std::string& why) {
         if (found.left_out++ == 0) found.first_left_out = why;
     });
+    found.of_folders = {found.files.begin(), found.files.end()};
+    for (const std::string& path : paths) found.of_folders.erase(path);
     if (options.field.empty() && !options.as_text)
         for (const std::string& file : found.files) refuse_jsonl(file);
     return found;
@@ -436,6 +452,7 @@ void prepare_tokens(const PreparationOptions& options) {
     note_left_out(found);
     const std::vector<std::string>& files = found.files;
     TextReader reader(files, options);
+    reader.of_folders = found.of_folders;
     create_folders(options.out);
     check_outputs(options, files);
     const FileWriter lock = lock_outputs((fs::path(options.out) / options.name).generic_string());
@@ -452,6 +469,10 @@ void prepare_tokens(const PreparationOptions& options) {
                         {staged, prefix + "_train", options.shard_tokens},
                         ValidationDraw(options.val_fraction, options.seed)};
     add_files(work, reader, tokenizers);
+    if (reader.left_out)
+        print_line(stderr, "note: the rest of %llu file%s of folders was left out; the first: %s",
+                   (unsigned long long)reader.left_out, reader.left_out == 1 ? "" : "s",
+                   reader.first_left_out.c_str());
     check_split(work, options, files[0]);
     work.val.finish();
     work.train.finish();

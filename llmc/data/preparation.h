@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ void prepare_tokens(const PreparationOptions& options);
 // out. Error if a folder has no text, or if no file is given.
 struct FoundText {
     std::vector<std::string> files;
+    std::set<std::string> of_folders;  // those of them that are not named
     uint64_t left_out = 0;
     std::string first_left_out;  // and why
 };

@@ -49,6 +49,8 @@ static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
     json members;
     try {
         members = read_json_object(path);
+    } catch (const FileError&) {
+        throw;
     } catch (const Error& error) {
         warn("%s: it does not say which tokenizer made the shards", error.what());
         return std::nullopt;
@@ -77,6 +79,8 @@ static ShardList read_shard_list(const std::string& sidecar, const std::string& 
         }
     } catch (const json::exception& error) {
         fail("%s does not list shards: %s", sidecar.c_str(), json_reason(error).c_str());
+    } catch (const FileError&) {
+        throw;
     } catch (const Error&) {
         list.clear();  // read_sidecar() warns of it
     }

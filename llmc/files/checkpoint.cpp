@@ -163,8 +163,9 @@ static std::vector<int> parts_of_state(const std::string& dir, int step) {
 
 CheckpointName checkpoint_of(const std::string& model) {
     const std::filesystem::path path = model, parent = path.parent_path();
-    return {parent.empty() ? "." : parent.generic_string(),
-            number_in(path.filename().generic_string(), "model_", ".bin")};
+    const std::string folder = parent.empty() ? "." : parent.generic_string();
+    const std::string name = name_as_listed(folder, path.filename().generic_string());
+    return {folder, number_in(name, "model_", ".bin")};
 }
 
 std::string done_path(const std::string& dir, int step) {
@@ -502,7 +503,8 @@ void read_once_per_node(Communicator& job, const std::function<void(const WriteT
     if (last.failed) fail("another process of this machine could not read the model");
 }
 
-// The newest checkpoint that `check` accepts.
+// The newest checkpoint that `check` accepts. Only what was read, or is missing, can be broken: an error of
+// the system, which may pass, must not lead to an older checkpoint.
 static FoundCheckpoint find_latest(const std::string& dir,
                                    const std::function<std::string(int step)>& check) {
     FoundCheckpoint found;
@@ -510,6 +512,11 @@ static FoundCheckpoint find_latest(const std::string& dir,
             found.run = check(step);
             found.step = step;
             return found;
+        } catch (const FileError& error) {
+            throw FileError(
+                format_string("%s; the checkpoint of step %d could not be read: try again, or "
+                              "remove %s to take an older one",
+                              error.what(), step, printable(done_path(dir, step)).c_str()));
         } catch (const Error& error) {
             found.broken.push_back(
                 format_string("the checkpoint of step %d is broken: %s", step, error.what()));

@@ -4,11 +4,13 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/utf8.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/hugging_face.h"
 
 static bool is_safetensors(const std::string& name) {
-    return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+    const std::string folded = fold_case(name);
+    return folded.ends_with(".safetensors") || folded.ends_with(".safetensors.index.json");
 }
 
 // PyTorch's files are zip archives or, of old versions, pickles: both can hold code.
@@ -25,7 +27,9 @@ void refuse_other_format(const std::string& path) {
             path.c_str());
 }
 
-bool is_model_file(const std::string& name) { return name.ends_with(".bin") || is_safetensors(name); }
+bool is_model_file(const std::string& name) {
+    return fold_case(name).ends_with(".bin") || is_safetensors(name);
+}
 
 ModelConfig read_model_file_header(const std::string& path) {
     if (is_safetensors(path)) return read_hugging_face_header(path);

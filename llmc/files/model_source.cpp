@@ -6,6 +6,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/utf8.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 #include "llmc/text/bpe_trainer.h"
@@ -27,6 +28,8 @@ static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool
         if (!fs::exists(file)) continue;
         try {
             return info_of(open_tokenizer(file.generic_string()));
+        } catch (const FileError&) {
+            throw;
         } catch (const Error& error) {
             warn("this tokenizer cannot be used: %s", error.what());
             has_unusable_one = true;
@@ -37,7 +40,7 @@ static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool
 
 static ModelSource find_file(const std::string& name, const std::string& path) {
     ModelSource model = {.name = name, .path = path, .is_file = true, .tokenizer = {}};
-    if (!path.ends_with(".bin"))
+    if (!fold_case(path).ends_with(".bin"))
         model.tokenizer = tokenizer_beside(path, model.has_unusable_tokenizer);
     else if (const auto [folder, step] = checkpoint_of(path); step >= 0)
         model.tokenizer = tokenizer_in_run(check_model_of_checkpoint(folder, step), run_path(folder, step));
@@ -77,15 +80,18 @@ static std::string choose_best(const std::string& folder, FoundCheckpoint& found
             return newest + format_string("; the best one, of step %d, was not kept", best.step);
         try {
             found.run = check_model_of_checkpoint(folder, best.step);
+        } catch (const FileError&) {
+            throw;
         } catch (const Error& error) {
             return newest +
                    format_string("; the best one, of step %d, is broken: %s", best.step, error.what());
         }
         found.step = best.step;
     }
-    return format_string(
-        "%s: taking the best checkpoint, of step %d, with validation loss %.4f; the last one is step %d's",
-        printable(folder).c_str(), best.step, best.loss, last_step);
+    const std::string last =
+        best.step == last_step ? "the last one, too" : format_string("the last one is step %d's", last_step);
+    return format_string("%s: taking the best checkpoint, of step %d, with validation loss %.4f; %s",
+                         printable(folder).c_str(), best.step, best.loss, last.c_str());
 }
 
 enum class Choice { best, last };
@@ -144,9 +150,7 @@ bool names_model_file(const std::string& name) {
     return is_model_file(name) || is_folder(name) || !folder_of_last(name).empty();
 }
 
-bool looks_like_model_file(const std::string& name) {
-    return names_model_file(name) || name.find('/') != std::string::npos;
-}
+bool looks_like_model_file(const std::string& name) { return names_model_file(name) || has_separator(name); }
 
 ModelSource find_model(const std::string& name) {
     if (is_folder(name)) return find_in_folder(name, name, Choice::best);
@@ -158,7 +162,7 @@ ModelSource find_model(const std::string& name) {
     const bool is_shape = before_colon == "custom" || before_colon == "gpt2" || before_colon == "gpt3";
     if (!is_shape && is_folder(before_colon))
         fail("-e %s: after a run's folder comes :last, or nothing for its best checkpoint", name.c_str());
-    if (name.find('/') != std::string::npos) {
+    if (has_separator(name)) {
         refuse_unreachable(name);
         fail("-e %s: %s", name.c_str(),
              file_exists(name) ? "a model is a folder, or a file whose name ends with .bin or .safetensors"

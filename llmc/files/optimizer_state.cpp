@@ -1,5 +1,6 @@
 #include "llmc/files/optimizer_state.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "llmc/base/error.h"
@@ -137,6 +138,19 @@ OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& 
     return check_state(open_to_read(path), path, config);
 }
 
+// A second moment is a mean of squares.
+static void check_not_negative(const TensorPart& part, const std::string& path) {
+    const float* end = part.values + part.count;
+    const float* found = std::find_if(part.values, end, [](float value) { return value < 0; });
+    if (found != end)
+        fail(
+            "%s: moment v of %s has the value %g at element %zu, and cannot be negative: the file is "
+            "damaged; "
+            "use an earlier one",
+            path.c_str(), parameter_info[part.tensor].name, double(*found),
+            part.offset + size_t(found - part.values));
+}
+
 OptimizerState read_optimizer_header(const std::string& path, const ModelConfig& config) {
     return check_state_header(open_to_read(path), path, config);
 }
@@ -151,7 +165,9 @@ static void read_content(ContentCheck& content, const OptimizerState& state, con
         if (moment == MASTER_WEIGHTS && !state.use_master_weights) break;
         for_each_chunk(config, state.share, moment, [&](int tensor, size_t offset, size_t count) {
             content.read(values.data(), count * sizeof(float));
-            check_finite({tensor, offset, values.data(), count}, content.path, config, moment_names[moment]);
+            const TensorPart part = {tensor, offset, values.data(), count};
+            check_finite(part, content.path, config, moment_names[moment]);
+            if (moment == MOMENT_V) check_not_negative(part, content.path);
             write(moment, tensor, offset, values.data(), count);
         });
     }

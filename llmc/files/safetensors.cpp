@@ -111,7 +111,7 @@ static std::map<std::string, std::string> read_index(const std::string& path) {
     std::map<std::string, std::string> shards;
     for (const auto& [tensor, shard] : map->items()) {
         const std::string name = shard.is_string() ? shard.get<std::string>() : "";
-        if (!name.ends_with(".safetensors") || name.find('/') != name.npos)
+        if (!name.ends_with(".safetensors") || !is_plain_name(name))
             fail("%s: the file of tensor '%s' is %s, not one of this folder that ends with .safetensors",
                  path.c_str(), tensor.c_str(), describe_json(shard).c_str());
         shards[tensor] = name;

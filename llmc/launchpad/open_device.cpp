@@ -2,8 +2,25 @@
 
 #include <omp.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "llmc/base/error.h"
 #include "llmc/launchpad/internal.h"
+
+// Vulkan shows all devices, whatever the variables of CUDA and ROCm hide.
+static void note_hidden_devices(const std::string& request, FILE* out) {
+    for (const char* name : {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}) {
+        if (!getenv(name) || request != "auto") continue;
+        const std::vector<DeviceInfo> devices = list_devices();
+        if (std::count_if(devices.begin(), devices.end(), [](const DeviceInfo& d) { return d.is_gpu(); }) > 1)
+            print_line(out,
+                       "note: %s has no effect on Vulkan: choose a GPU with --device (--list-devices shows "
+                       "them) or MESA_VK_DEVICE_SELECT",
+                       name);
+        return;
+    }
+}
 
 std::unique_ptr<LaunchPad> open_device(const std::string& request, LaunchPadOptions options, FILE* out) {
     const DeviceChoice choice = choose_device(request);
@@ -17,6 +34,7 @@ std::unique_ptr<LaunchPad> open_device(const std::string& request, LaunchPadOpti
         fail(
             "LAUNCHPAD_WITHOUT_DEVICE is set, so kernels are compiled and none runs: unset it, or use "
             "--device cpu");
+    note_hidden_devices(request, out);
     options.device = std::to_string(choice.device->index);
     auto pad = std::make_unique<LaunchPad>(options);
     print_line(out, "device: %s, %s memory (%s)", pad->device().name.c_str(),

@@ -19,6 +19,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/os.h"
+#include "llmc/base/system_files.h"
 
 static std::string program_name;
 static bool error_reported = false;
@@ -92,12 +93,24 @@ static void check_stack_size() {
     }
 }
 
+std::string command_of(const std::string& program) {
+    const std::string prefix = "vulkan-gpt2-";
+    if (!program_name.starts_with(prefix)) return program;
+    std::string name = prefix + (program == "train_gpt2" ? "train" : program);
+    std::replace(name.begin(), name.end(), '_', '-');
+    return name;
+}
+
 static void check_output() {
     const bool failed_before = ferror(stdout);
     errno = 0;
-    if (fflush(stdout) == 0 && !failed_before) return;
-    if (error_reported) return;  // one line is enough, and the status is 1
-    const std::string reason = errno ? std::string(": ") + strerror(errno) : "";
+    const bool flushed = fflush(stdout) == 0 && !failed_before;
+    const int error = errno;
+    // quotas and NFS report some errors of writing only when the file is closed
+    const bool closed = close_written(fileno(stdout));
+    if (error_reported || (flushed && closed)) return;  // one line is enough, and the status is 1
+    const int number = flushed ? errno : error;
+    const std::string reason = number ? std::string(": ") + strerror(number) : "";
     fprintf(stderr, "%s: standard output could not be written%s; what it printed is incomplete\n",
             program_name.c_str(), reason.c_str());
     std::_Exit(1);
@@ -134,8 +147,8 @@ void start_program(char** argv) {
     prepare_standard_streams();
     wait_briefly(argv);
     reserve_memory();
-    const char* slash = strrchr(argv[0], '/');
-    program_name = printable(slash ? slash + 1 : argv[0]);
+    const std::string called = argv[0];
+    program_name = printable(called.substr(called.find_last_of(separators) + 1));
     std::set_terminate(end_with_one_line);
     setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
     std::atexit(check_output);
@@ -144,7 +157,9 @@ void start_program(char** argv) {
             fail("OMP_NUM_THREADS=%s: at most %d threads can be used", getenv("OMP_NUM_THREADS"),
                  most_threads);
         check_stack_size();
-        use_threads(std::min(omp_get_max_threads(), most_threads));
+        // OpenMP knows OMP_NUM_THREADS, which goes first, and the CPUs that this process may use
+        const int allowed = getenv("OMP_NUM_THREADS") ? most_threads : std::min(most_threads, cpu_quota());
+        use_threads(std::min(omp_get_max_threads(), allowed));
     } catch (const std::exception& error) {
         exit(report_error(program_name.c_str(), error));
     }

@@ -7,6 +7,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/os.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
 #include "llmc/options/option_files.h"

@@ -128,6 +128,6 @@ void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer,
             text.write(token == end_of_text ? "\n\n" : tokenizer->decode(token));
         if (!goes_on()) break;
     }
-    text.finish();
+    text.cut();
     printf("\n---\n");
 }

@@ -66,9 +66,12 @@ void MainLog::open(const std::string& dir, int resume_step, bool tensorboard,
 bool LogFile::write_pending() {
     const std::optional<FileStatus> status = get_status(path);
     const bool is_new = status ? status->size == 0 : errno == ENOENT;
-    if (is_new && append_to_file(path, start) != start.size()) return false;
-    pending.erase(0, append_to_file(path, pending));
-    return pending.empty();
+    if (is_new && (append_to_file(path, start) != start.size() || errno != 0)) return false;
+    const size_t written = append_to_file(path, pending);
+    const int error = errno;
+    pending.erase(0, written);
+    errno = error;
+    return pending.empty() && error == 0;
 }
 
 void LogFile::append(const std::string& bytes) {

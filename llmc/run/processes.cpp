@@ -31,12 +31,12 @@ static std::vector<DeviceInfo> usable_gpus() {
 static void take_share_of_cores(const Options& o, const Communicator& job) {
     const int cores = omp_get_num_procs();
     if (o.machine.threads || getenv("OMP_NUM_THREADS") || cores < online_cpus()) return;
-    omp_set_num_threads(std::max(1, cores / job.machine_size));
+    omp_set_num_threads(std::max(1, std::min(cores, cpu_quota()) / job.machine_size));
 }
 
 void note_bound_cores(const Options& o, const Communicator& job) {
     const int cores = omp_get_num_procs(), all = online_cpus();
-    if (!has_launcher() || o.threads || cores * job.machine_size > all / 2) return;
+    if (!has_launcher() || o.machine.threads || cores * job.machine_size > all / 2) return;
     print_line(stdout,
                "note: the launcher gives each process %d of this machine's %d cores, %d in all: mpirun "
                "--bind-to none gives them all",

@@ -11,6 +11,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/system_files.h"
+#include "llmc/base/utf8.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/options/recipe.h"
 #include "llmc/run/tensorboard.h"
@@ -18,17 +19,26 @@
 // Names the subfolder to which an earlier run is being moved; removed when all its files are there.
 static const char* moving_file = "moving_earlier_run";
 
-// The files that a run writes, with `suffix` after their names.
+// A name as a run spells it: on a file system without case, Main.log is the run's main.log.
+static std::string own_spelling(const std::string& name) {
+    const std::string folded = fold_case(name);
+    return folded.starts_with("done_") ? "DONE_" + folded.substr(5) : folded;
+}
+
+// The files that a run writes, also those that the folder spells otherwise, with `suffix` after their names.
 static std::vector<std::string> files_of_a_run(const std::string& folder, const char* suffix) {
     static const std::regex names(
         "main\\.log|metrics\\.csv|options\\.toml|tokenizer\\.bin|loss\\.svg|model_[0-9]{8,}\\.bin|"
         "state_[0-9]{8,}_[0-9]{5,}\\.bin|run_[0-9]{8,}\\.json|(DONE|unfinished)_[0-9]{8,}");
     std::vector<std::string> found;
-    for (const std::string& name : names_in(folder))
-        if (name.ends_with(suffix) &&
-            std::regex_match(name.begin(), name.end() - ptrdiff_t(strlen(suffix)), names) &&
-            !std::filesystem::is_directory(folder + "/" + name))
-            found.push_back(name);
+    for (const std::string& name : names_in(folder)) {
+        const std::string own = own_spelling(name);
+        if (own.ends_with(suffix) &&
+            std::regex_match(own.begin(), own.end() - ptrdiff_t(strlen(suffix)), names) &&
+            (own == name || is_same_file(folder + "/" + name, folder + "/" + own)) &&
+            !is_folder(folder + "/" + name))
+            found.push_back(own);
+    }
     return found;
 }
 
@@ -52,13 +62,13 @@ void create_subfolder(const std::string& path) {
 static void link_tokens(const std::string& folder, const std::string& to) {
     namespace fs = std::filesystem;
     const std::string from = folder + "/" + tokens_folder, into = to + "/" + tokens_folder;
-    if (!fs::is_directory(from) || is_link(from)) return;
+    if (!is_folder(from) || is_link(from)) return;
     create_subfolder(into);
     for (const std::string& name : names_in(from)) {
         const fs::path file = fs::path(from) / name, link = fs::path(into) / name;
         std::error_code error;
         const bool is_unfinished = name.ends_with(".tmp") || name.ends_with(".new");
-        if (is_unfinished || fs::exists(link) || !fs::is_regular_file(file)) continue;
+        if (is_unfinished || fs::exists(link) || !is_regular(file.generic_string())) continue;
         fs::create_hard_link(file, link, error);
         if (error) fs::copy_file(file, link, error);
         if (error)
@@ -73,7 +83,7 @@ static void move_files(const std::string& folder, const std::string& to) {
     link_tokens(folder, to);
     std::vector<std::string> names = files_of_a_run(folder, "");
     if (file_exists(folder + "/" + tensorboard_folder)) names.push_back(tensorboard_folder);
-    for (const std::string& name : names) rename_file(folder + "/" + name, to + "/" + name);
+    for (const std::string& name : names) move_path(folder + "/" + name, to + "/" + name);
     sync_folder(to);
     remove_file(folder + "/" + moving_file);
     sync_folder(folder);

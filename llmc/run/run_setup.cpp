@@ -8,9 +8,12 @@
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/toml.h"
+#include "llmc/base/lines.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/files/model_file.h"
+#include "llmc/model/schedulers.h"
 #include "llmc/options/option_files.h"
 #include "llmc/run/progress.h"
 #include "llmc/text/bpe_trainer.h"
@@ -36,7 +39,7 @@ static ModelConfig new_config(const Options& o, const ModelSource& model,
 static ModelConfig resumed_config(const Options& o, int step, const std::optional<TokenizerInfo>& data) {
     const ModelConfig config = read_model_header(model_path(o.output, step));
     const bool is_folder = names_model_file(o.model) && !is_model_file(o.model);
-    const bool is_path = is_model_file(o.model) || o.model.find('/') != std::string::npos;
+    const bool is_path = is_model_file(o.model) || has_separator(o.model);
     const bool is_gone = is_path && !std::filesystem::exists(o.model);  // the run does not need it any more
     if (!o.is_given(o.model) || is_folder || is_gone) return config;
     const ModelSource model = {
@@ -308,6 +311,28 @@ static std::string options_before(const Options& o, const Start& start) {
     return read_whole_file(path);
 }
 
+// The rate of the next step follows the schedule over the run's new length, which may be far above the rate
+// at which the run has ended.
+static void note_changed_rate(const Options& o, const RunInputs& inputs, const std::string& before) {
+    int steps = -1;
+    for (const TomlEntry& entry : read_toml(before, "the options before"))
+        if (entry.name == "max-steps" && !entry.values.empty()) steps = atoi(entry.values[0].c_str());
+    const int step = inputs.start.step, now = inputs.length.max_steps;
+    if (!inputs.start.resumed || steps < 1 || steps == now || step >= now) return;
+    Scheduler scheduler = {.schedule = o.scheduler,
+                           .peak = o.learning_rate,
+                           .warmup_steps = o.warmup,
+                           .num_steps = steps,
+                           .final_fraction = o.final_fraction};
+    const float old_rate = learning_rate(scheduler, step);
+    scheduler.num_steps = now;
+    if (const float rate = learning_rate(scheduler, step); rate != old_rate)
+        printf(
+            "note: the learning rate follows its schedule over %d steps: %.3g at step %d, where %d steps "
+            "have %.3g; -k constant -l %.3g -u 0 continues at that rate\n",
+            now, rate, step, steps, old_rate, old_rate);
+}
+
 void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShare& share, MainLog& log) {
     const Start& start = inputs.start;
     if (o.output.empty()) return;
@@ -315,6 +340,7 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     make_room(o, inputs, share);
     for (const std::string& line : changed_options(options_before(o, start), o))
         print_line(stdout, "note: %s", line.c_str());
+    note_changed_rate(o, inputs, options_before(o, start));
     log.tokens_per_step = inputs.length.tokens_per_step;
     log.first_step = start.step;
     log.tokens_before = inputs.tokens_before(start.step);

@@ -8,11 +8,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"  // asserts little-endian, which this format is, too
 #include "llmc/base/os.h"
+#include "llmc/base/system_files.h"
 #include "llmc/run/run_folder.h"
 
 uint32_t crc32c(std::string_view bytes) {
@@ -97,7 +97,7 @@ static std::string summary(const std::vector<Scalar>& scalars) {
 
 static std::string host_in_a_name() {
     std::string name = host_name();
-    std::replace(name.begin(), name.end(), '/', '_');
+    std::replace_if(name.begin(), name.end(), is_separator, '_');
     return name.empty() ? "localhost" : name;
 }
 
@@ -107,8 +107,7 @@ static std::string host_in_a_name() {
 static std::string time_of_new_file(const std::string& folder) {
     const std::string before = "events.out.tfevents.";
     std::string newest;
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-        const std::string name = entry.path().filename().generic_string();
+    for (const std::string& name : names_in(folder)) {
         if (!name.starts_with(before)) continue;
         const std::string rest = name.substr(before.size()), digits = rest.substr(0, rest.find('.'));
         const bool is_time = digits.size() >= 10 && digits.size() < 100 && digits.size() < rest.size() &&
@@ -121,15 +120,11 @@ static std::string time_of_new_file(const std::string& folder) {
 
 std::string start_event_file(const std::string& folder, int resume_step) {
     create_subfolder(folder);
-    std::string path;
-    try {
-        path = folder + "/events.out.tfevents." + time_of_new_file(folder) + "." + host_in_a_name();
-    } catch (const std::filesystem::filesystem_error& error) {
-        fail("cannot write into directory %s: %s", folder.c_str(), error.code().message().c_str());
-    }
+    const std::string path =
+        folder + "/events.out.tfevents." + time_of_new_file(folder) + "." + host_in_a_name();
     std::string records = event_at(0, file_version("brain.Event:2"));  // readers of 2 and later honour START
     if (resume_step >= 0) records += event_at(resume_step, session_start());
-    if (append_to_file(path, records) < records.size())
+    if (append_to_file(path, records) < records.size() || errno != 0)
         fail("cannot write %s: %s", path.c_str(), strerror(errno));
     return path;
 }

@@ -92,6 +92,8 @@ static bool are_there(const Options& o, const std::string& stamp, const std::str
     try {
         find_tokens(o);
         return true;
+    } catch (const FileError&) {
+        throw;
     } catch (const Error&) {
         return false;
     }

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "llmc/base/signals.h"
 #include "llmc/data/saved_shards.h"
+#include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
 #include "llmc/options/option_files.h"
 #include "llmc/run/evaluate.h"
@@ -303,12 +305,15 @@ void Run<Real>::report_best() const {
     const Validations& v = validations;
     if (out_of_patience())
         printf("the run ends after %d validations without a better one (--patience)\n", v.since_best);
+    const bool is_saved =
+        v.best_step >= 0 && !options.output.empty() && file_exists(done_path(options.output, v.best_step));
     if (v.best_step < 0)
-        printf("validation loss: none was finite after the first step; last %.4f\n", v.last_loss);
+        printf("validation loss: none %s after the first step; last %.4f\n",
+               v.last_step > 0 ? "was finite" : "was computed", v.last_loss);
     else
         printf("validation loss: best %.4f%s at step %d, %s; last %.4f\n", v.best_loss,
-               in_bits_per_byte(v.best_loss).c_str(), v.best_step,
-               options.saves_best() ? "saved" : "not saved", v.last_loss);
+               in_bits_per_byte(v.best_loss).c_str(), v.best_step, is_saved ? "saved" : "not saved",
+               v.last_loss);
 }
 
 // An accuracy that is no result must not end the run.

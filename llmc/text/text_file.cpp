@@ -174,7 +174,10 @@ static std::optional<std::string> take_utf16(std::string& units, bool big_endian
 
 TextFile::TextFile(const std::string& name) : path(name == "-" ? "standard input" : name) {
     file = name == "-" ? File(fdopen(duplicate(fileno(stdin)), "rb")) : open_stream(name);
-    if (!file) fail("cannot read standard input: it is closed");
+    if (!file) fail("cannot read standard input: %s", strerror(errno));
+    // a file that grows is read as it is now; one without a size, such as those of the kernel, to its end
+    const FileStatus status = status_of(file, path);
+    if (status.kind == FileStatus::regular && status.size > 0) bytes_left = status.size;
     start.resize(start_bytes);
     start.resize(read_raw(start.data(), start.size()));
     if (start.starts_with("\x1f\x8b"))
@@ -203,8 +206,10 @@ TextFile::~TextFile() = default;
 
 size_t TextFile::read_raw(char* to, size_t size) {
     if (file_ended) return 0;  // a terminal could be read again
-    const size_t count = read_stream(file, path, to, size);
-    file_ended = count < size;
+    const size_t wanted = size_t(std::min<uint64_t>(size, bytes_left));
+    const size_t count = read_stream(file, path, to, wanted);
+    file_ended = count < wanted || wanted < size;
+    bytes_left -= count;
     bytes_read += count;
     return count;
 }
@@ -278,36 +283,35 @@ std::string read_text_file(const std::string& path, size_t limit) {
 // --- lists of files ---
 
 // The folder of a run: its logs and its copies of texts are no texts to train on.
-static bool is_run(const std::filesystem::path& folder) {
-    std::error_code unreadable;
-    return std::filesystem::exists(folder / "options.toml", unreadable) &&
-           std::filesystem::exists(folder / "main.log", unreadable);
+static bool is_run(const std::string& folder) {
+    return file_exists(folder + "/options.toml") && file_exists(folder + "/main.log");
 }
 
-// Why an entry of a folder is not read; null: it is.
-static const char* why_left_out(const std::filesystem::directory_entry& entry) {
-    std::error_code unreadable;  // such as a loop of symbolic links
-    const bool is_folder = entry.is_directory(unreadable);
-    if (entry.path().filename().generic_string().starts_with('.')) return "is hidden";
-    if (is_folder && entry.is_symlink(unreadable)) return "is a link to a folder";
-    if (is_folder && is_run(entry.path())) return "is the folder of a run";
-    return is_folder || entry.is_regular_file(unreadable) ? nullptr : "is neither a file nor a folder";
+// Why an entry of a folder is not read; null: it is. Files of the kernel have no size and may block for ever.
+static const char* why_left_out(const std::string& path, const std::string& name) {
+    const std::optional<FileStatus> status = get_status(path);
+    const int error = status ? 0 : errno;
+    if (name.starts_with('.') || (status && status->hidden)) return "is hidden";
+    if (error == ENOENT || error == ELOOP || error == ENOTDIR) return "is a link that leads nowhere";
+    if (error) throw FileError(printable("cannot read " + path + ": " + strerror(error)));
+    const bool is_folder = status->kind == FileStatus::folder;
+    if (is_folder && is_link(path)) return "is a link to a folder";
+    if (is_folder && is_run(path)) return "is the folder of a run";
+    if (!is_folder && status->kind != FileStatus::regular) return "is neither a file nor a folder";
+    return is_folder || status->size > 0 ? nullptr : "is empty";
 }
 
-static void list_folder(const std::filesystem::path& folder, std::vector<std::string>& files,
-                        std::vector<std::string>& left_out) {
-    namespace fs = std::filesystem;
-    std::error_code error;
-    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-        std::error_code unreadable;
-        if (const char* why = why_left_out(*entry))
-            left_out.push_back(printable(entry->path().generic_string() + " " + why));
-        else if (entry->is_directory(unreadable))
-            list_folder(entry->path(), files, left_out);
+static void list_texts(const std::string& folder, std::vector<std::string>& files,
+                       std::vector<std::string>& left_out) {
+    for (const std::string& name : names_in(folder)) {
+        const std::string path = folder + (is_separator(folder.back()) ? "" : "/") + name;
+        if (const char* why = why_left_out(path, name))
+            left_out.push_back(printable(path + " " + why));
+        else if (is_folder(path))
+            list_texts(path, files, left_out);
         else
-            files.push_back(entry->path().generic_string());
+            files.push_back(path);
     }
-    if (error) fail("cannot read the folder %s: %s", folder.c_str(), error.message().c_str());
 }
 
 // Whether the file's name, without its folder, matches one of the patterns.
@@ -322,6 +326,11 @@ void refuse_zeros(const std::string& path, std::string_view start) {
         throw NotText(printable(path + " is not text: it has a byte of value 0"));
 }
 
+size_t find_zeros(std::string_view text) {
+    static const std::string zeros(4096, '\0');
+    return text.find(zeros);
+}
+
 static void check_text(const std::string& path) {
     TextFile file(path);
     std::string text(8000, '\0');
@@ -334,7 +343,7 @@ static std::vector<std::string> texts_below(const std::string& folder,
                                             const std::vector<std::string>& include,
                                             const std::function<void(const std::string& why)>& left_out) {
     std::vector<std::string> files, reasons;
-    list_folder(folder, files, reasons);
+    list_texts(folder, files, reasons);
     if (files.empty() && !reasons.empty())
         fail("the folder %s has no file that is read; %s", folder.c_str(), reasons[0].c_str());
     if (files.empty()) fail("the folder %s has no file", folder.c_str());
@@ -365,10 +374,17 @@ std::vector<std::string> files_below(const std::vector<std::string>& paths,
                                      const std::function<void(const std::string& why)>& left_out) {
     std::vector<std::string> files;
     bool has_folder = false;
+    std::vector<std::string> named;  // not every shell expands patterns
     for (const std::string& path : paths) {
-        const bool is_folder = path != "-" && std::filesystem::is_directory(path);
-        has_folder |= is_folder;
-        const auto found = is_folder ? texts_below(path, include, left_out) : std::vector{path};
+        const std::vector<std::string> matching =
+            path == "-" ? std::vector<std::string>() : matching_paths(path);
+        if (matching.empty()) named.push_back(path);
+        named.insert(named.end(), matching.begin(), matching.end());
+    }
+    for (const std::string& path : named) {
+        const bool below = path != "-" && is_folder(path);
+        has_folder |= below;
+        const auto found = below ? texts_below(path, include, left_out) : std::vector{path};
         files.insert(files.end(), found.begin(), found.end());
     }
     if (!include.empty() && !has_folder)

@@ -41,6 +41,7 @@ struct TextFile {
 
     File file;
     bool file_ended = false;
+    uint64_t bytes_left = UINT64_MAX;  // of the file, as long as it was when it was opened
     Encoding encoding = Encoding::utf8;
     std::string units;  // of UTF-16, not yet converted
     std::string start;  // the first bytes of the file, then the text that read() gives first
@@ -53,10 +54,15 @@ std::string read_text_file(const std::string& path, size_t limit = 32 << 20);
 // Throws NotText if one of the first 8,000 bytes of a file is 0, as git tells binary files.
 void refuse_zeros(const std::string& path, std::string_view start);
 
+// Where at least 4096 bytes in a row are 0, as in a file that a crash or a full disk cut short; npos:
+// nowhere.
+size_t find_zeros(std::string_view text);
+
 // The files that prepare_data reads: a folder stands for all files below it, sorted. `include`: shell
 // patterns for the names of files in folders; empty: all. Left out of folders are hidden files and folders,
-// links to folders, runs, and files that are not text; left_out() gets each of them with the reason. Error if
-// a folder cannot be read or has no text file, or if there is no folder for `include`.
+// links to folders, runs, empty and special files, and files that are not text; left_out() gets each of them
+// with the reason. Error if a folder cannot be read or has no text file, or if there is no folder for
+// `include`.
 std::vector<std::string> files_below(const std::vector<std::string>& paths,
                                      const std::vector<std::string>& include,
                                      const std::function<void(const std::string& why)>& left_out);

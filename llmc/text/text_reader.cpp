@@ -6,6 +6,8 @@
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
 #include "llmc/base/system_files.h"
+#include "llmc/base/utf8.h"
+#include "llmc/text/text_stream.h"
 
 static const size_t most_bytes = 32 << 20;  // encoding one piece of this size takes about a gigabyte
 
@@ -19,7 +21,24 @@ size_t TextReader::safe_cut(std::string_view text) const {
         if ((text[i] == ' ' || (text[i] == '\n' && !needs_space)) && !white.ends(text.substr(0, i)) &&
             !(added && added->touches(text, i)))
             return i;
+    if (text.size() < most_bytes || !tokenizer || !tokenizer->is_bytes()) return 0;
+    // bytes may be cut between any two characters; white space may belong to an added token or a blank line
+    for (size_t i = whole_characters(text); i > 0; i = last_character(text.substr(0, i)))
+        if (!white.ends(text.substr(0, i)) && !white.begins(text.substr(i)) &&
+            !(added && added->touches(text, i)))
+            return i;
     return 0;
+}
+
+// In folders, where nobody named the file, the rest of one that is no text is left out.
+bool TextReader::leave_out_rest(TextBlock& block, size_t kept, const char* why) {
+    if (!of_folders.contains(paths[next_file - 1])) return false;
+    if (left_out++ == 0)
+        first_left_out = printable(format_string("%s %s from byte %llu on", block.path.c_str(), why,
+                                                 (unsigned long long)(block.first_byte + kept)));
+    block.text.resize(kept);
+    rest_left_out = true;
+    return true;
 }
 
 // --- JSON that is read as text ---
@@ -79,6 +98,7 @@ TextReader::TextReader(const std::vector<std::string>& files, const TextOptions&
 bool TextReader::fill(TextBlock& block) {
     std::string& text = block.text;
     text = std::exchange(rest, "");
+    const bool is_json = !options.field.empty();
     for (size_t wanted = std::max(block_bytes, text.size());;
          wanted = std::min(2 * text.size() + block_bytes, most_bytes)) {
         const size_t kept = text.size();
@@ -87,12 +107,15 @@ bool TextReader::fill(TextBlock& block) {
         const bool ended = kept + count < text.size();
         text.resize(kept + count);
         bytes_read = bytes_before + file->bytes_read;
+        if (const size_t zeros = find_zeros(text); zeros != text.npos)
+            if (leave_out_rest(block, zeros, "is not text, but zeros,")) return zeros > 0;
         if (text.empty()) return false;
         if (ended) return true;
-        const size_t cut = options.field.empty() ? safe_cut(text) : text.rfind('\n') + 1;
+        const size_t cut = is_json ? text.rfind('\n') + 1 : safe_cut(text);
+        if (cut == 0 && text.size() >= most_bytes && leave_out_rest(block, 0, "is not text")) return false;
         if (cut == 0 && text.size() >= most_bytes)
             fail("%s has %zu bytes without %s: is it text?", block.path.c_str(), text.size(),
-                 options.field.empty() ? "a space after a letter" : "a newline");
+                 is_json ? "a newline" : "a space after a letter");
         if (cut == 0) continue;
         rest = text.substr(cut);
         text.resize(cut);
@@ -100,8 +123,14 @@ bool TextReader::fill(TextBlock& block) {
     }
 }
 
+void TextReader::close_file() {
+    bytes_before += file->bytes_read;
+    file.reset();
+}
+
 bool TextReader::next(TextBlock& block) {
     for (;;) {
+        if (std::exchange(rest_left_out, false)) close_file();
         if (!file) {
             if (next_file == paths.size()) return false;
             file = std::make_unique<TextFile>(paths[next_file++]);
@@ -111,8 +140,8 @@ bool TextReader::next(TextBlock& block) {
         block.path = file->path;
         block.first_byte = file->position - rest.size();
         if (fill(block)) break;
-        bytes_before += file->bytes_read;
-        file.reset();
+        rest_left_out = false;
+        close_file();
     }
     if (at_start && !options.field.empty())
         refuse_array(block.text, block.path, "");

@@ -3,6 +3,7 @@
 // field of the object is the text of a document. text_file.h says which files can be read.
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,10 +48,16 @@ struct TextReader {
     TextOptions options;
     size_t block_bytes = 256 << 10;  // approximate size of a block
     Tokenizer* tokenizer = nullptr;  // that encodes the blocks: blocks do not end within its added tokens
+    std::set<std::string> of_folders = {};  // paths that nobody named: where one is no text, it ends
+
+    // Files of folders whose rest was left out, and the first of them, and why.
+    uint64_t left_out = 0;
+    std::string first_left_out = {};
 
     // Error if a file cannot be opened or is not text.
     TextReader(const std::vector<std::string>& paths, const TextOptions& options);
-    // False: everything is read. Error if a file cannot be read, or has 32 MiB without a safe cut.
+    // False: everything is read. Error if a file cannot be read, or has 32 MiB without a safe cut: a space,
+    // any character if tokens are bytes, or for JSONL the end of a line.
     bool next(TextBlock& block);
 
     uint64_t bytes_read = 0;
@@ -58,6 +65,8 @@ struct TextReader {
 
    private:
     bool fill(TextBlock& block);
+    bool leave_out_rest(TextBlock& block, size_t kept, const char* why);
+    void close_file();
     size_t safe_cut(std::string_view text) const;
 
     const Pattern white{std::string("[") + white_space + "]"};
@@ -66,7 +75,7 @@ struct TextReader {
     uint64_t bytes_before = 0;  // of the files before this one
     std::string rest;           // text read beyond the last cut
     uint64_t next_line = 1;
-    bool at_start = true;
+    bool at_start = true, rest_left_out = false;
 };
 
 // The tokens of a block, with end-of-text before each document and, if the options ask for it, after each

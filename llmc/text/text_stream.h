@@ -22,6 +22,7 @@ struct TextStream {
     // Prints all whole characters and flushes. Error if writing fails, as on a full disk or a closed pipe.
     void write(std::string_view bytes);
     void finish() { print(waiting.size()); }  // at the end of the text
+    void cut() { waiting.clear(); }           // where a text ends within a character, which is dropped
 
    private:
     void print(size_t bytes);  // of those that wait

@@ -240,6 +240,7 @@ Tokenizer Tokenizer::copy() const {
     same.given_merges = given_merges;
     same.add_prefix_space = add_prefix_space;
     same.hugging_face_files = hugging_face_files;
+    same.roles = roles;
     return same;
 }
 

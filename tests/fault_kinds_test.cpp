@@ -1,0 +1,344 @@
+// Kinds of faults that must not pass for something else: an error that may pass is no damage and no end of a
+// folder, errors that arrive at close() count, names that lead to one file are one, and what the program
+// leaves out or leaves behind. tests/file_fault.cpp makes the calls fail. A sample is tested;
+// FILE_FAULT_ALL=1 tests all.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <random>
+#include <set>
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/files/checkpoint.h"
+#include "tests/tiny_run.h"
+
+namespace fs = std::filesystem;
+
+static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
+
+using Words = std::vector<std::string>;
+
+static ProgramResult run_faulty(const std::string& watched, const Words& settings, const Words& command) {
+    const Words env = {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
+                       "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0",
+                       "FILE_FAULT_FOLDER=" + watched};
+    return run_program(with(with(env, settings), command));
+}
+
+static void write_text(const std::string& path, int lines) {
+    std::string text;
+    for (int i = 0; i < lines; i++) text += "some words, and the number " + std::to_string(i) + "\n\n";
+    write_whole_file(path, {text});
+}
+
+// A run with two checkpoints, shards in a folder of their own, and texts in another.
+struct Journeys : Data {
+    std::string run_folder = *this / "run", shards = *this / "shards", texts = *this / "texts";
+    Journeys() {
+        fs::create_directories(shards);
+        fs::create_directories(texts + "/below");
+        for (const char* name : {"/a.bin", "/b.bin", "/c.bin"}) write_tokens(shards + name, 900, 67);
+        write_text(texts + "/a.txt", 20);
+        write_text(texts + "/below/b.txt", 30);
+        const ProgramResult result =
+            run({"-o", run_folder, "-x", "4", "-n", "2", "-s", "0", "-v", "2", "--device", "cpu"});
+        EXPECT_EQ(result.status, 0) << result.err;
+    }
+};
+
+// A command, what may fail, and what it makes: a file, or standard output where that is empty.
+struct Journey {
+    const char* name;
+    Words command;
+    std::string watched, result;
+};
+
+static std::vector<Journey> journeys(const Journeys& data) {
+    const std::string copy = data / "copy", out = data / "out";
+    const Words eval = {BINARY_DIR "/eval", "-b", "1", "-t", "16", "--device", "cpu"};
+    return {{"eval", with(eval, {"-e", data.run_folder, "-i", data.shards + "/*.bin"}), data.path, ""},
+            {"resume", {program, "-y", "1", "-o", copy, "-x", "5", "-s", "0"}, copy, model_path(copy, 5)},
+            {"export", {program, "-e", copy, "--export", "hf", out}, copy, out + "/model.safetensors"},
+            {"prepare",
+             {BINARY_DIR "/prepare_data", data.texts, "--out", out, "--name", "x"},
+             data.texts,
+             out + "/x_train.bin"},
+            {"new run",
+             with({program, "-e", tiny, "-i", data.shards + "/*.bin", "-o", copy + "/new"},
+                  words_of("-x 1 -b 2 -t 16 -s 0 -v 0 --device cpu")),
+             data.shards, model_path(copy + "/new", 1)}};
+}
+
+static std::string result_of(const Journey& journey, const ProgramResult& result) {
+    return journey.result.empty()       ? result.out
+           : fs::exists(journey.result) ? read_whole_file(journey.result)
+                                        : "";
+}
+
+static const std::map<std::string, int> errors = {{"EIO", EIO}, {"EMFILE", EMFILE}, {"ESTALE", ESTALE}};
+
+// One error of a call that only looks: the program ends with the system's reason, or does all of its work.
+TEST(FaultKinds, AnErrorThatMayPassIsNoDamageAndNoEnd) {
+    const Journeys data;
+    const TemporaryFolder logs;  // outside of what is watched
+    std::random_device random;
+    int runs = 0;
+    for (const Journey& journey : journeys(data)) {
+        SCOPED_TRACE(journey.name);
+        const auto attempt = [&](const Words& settings) {
+            fs::remove_all(data / "copy");
+            fs::remove_all(data / "out");
+            fs::copy(data.run_folder, data / "copy", fs::copy_options::recursive);
+            return run_faulty(journey.watched, settings, journey.command);
+        };
+        const std::string log = logs / "calls";
+        fs::remove(log);
+        const ProgramResult whole = attempt({"FILE_FAULT_LOG=" + log});
+        ASSERT_EQ(whole.status, 0) << whole.err;
+        const std::string expected = result_of(journey, whole);
+        std::map<std::string, int> counts;
+        std::istringstream lines(read_whole_file(log));
+        for (std::string line; std::getline(lines, line);) counts[line.substr(0, line.find(' '))]++;
+        ASSERT_GT(counts["getdents"], 0);
+        for (const char* call : {"getdents", "open", "read", "lseek", "stat", "fstat"})
+            for (int n = 1; n <= counts[call]; n++) {
+                if (!getenv("FILE_FAULT_ALL") && random() % counts[call] >= 2) continue;
+                const auto& [name, number] = *std::next(errors.begin(), long(random() % errors.size()));
+                const std::string fault = format_string("FILE_FAULT=%s:%d:%s", call, n, name.c_str());
+                SCOPED_TRACE(fault);
+                const ProgramResult result = attempt({fault});
+                runs++;
+                EXPECT_LE(result.status, 1) << result.err;
+                EXPECT_EQ((result.out + result.err).find("broken"), std::string::npos)
+                    << result.out << result.err;
+                const bool says_why = result.err.find(strerror(number)) != std::string::npos;
+                EXPECT_TRUE(result.status == 0 ? result_of(journey, result) == expected : says_why)
+                    << result.err;
+            }
+    }
+    printf("%d faults in calls that look\n", runs);
+}
+
+// Each of these calls fails every time that the journey comes to it.
+TEST(FaultKinds, AFolderThatCannotBeListedIsNotEmpty) {
+    const Journeys data;
+    const std::string pattern = data.shards + "/*.bin", val = data.val;
+    fs::create_directories(data.shards + "/below");
+    const Words train = with({program, "-e", tiny}, words_of("-x 1 -b 2 -t 16 -s 0 -v 0 --device cpu"));
+    const std::pair<std::string, Words> cases[] = {
+        {data.shards, with(train, {"-i", pattern})},
+        {data.path, with(train, {"-i", val, "-j", data / "*/a.bin"})},
+        {data.shards, {BINARY_DIR "/eval", "-e", data.run_folder, "-i", pattern, "--device", "cpu"}},
+        {data.texts, {BINARY_DIR "/prepare_data", data.texts, "--out", data.path, "--name", "x"}},
+        {data.texts + "/below", {BINARY_DIR "/prepare_data", data.texts, "--out", data.path, "--name", "x"}},
+        {data.run_folder, {program, "-y", "1", "-o", data.run_folder}},
+        {data.run_folder, {BINARY_DIR "/generate", "-e", data.run_folder, "--tokenizer", "bytes", "text"}},
+        {data.run_folder, {program, "-e", data.run_folder, "--export", "gguf", data / "x.gguf"}},
+    };
+    for (const auto& [folder, command] : cases)
+        for (const char* fault : {"getdents:1:EIO", "getdents:4+:EIO"}) {
+            if (folder != data.shards && fault[9] != '1') continue;
+            const ProgramResult result = run_faulty(folder, {std::string("FILE_FAULT=") + fault}, command);
+            EXPECT_EQ(result.status, 1) << result.out;
+            EXPECT_EQ(count_lines(result.err), 1) << result.err;
+            EXPECT_NE(result.err.find("Input/output error"), std::string::npos) << result.err;
+        }
+}
+
+// Quotas and NFS report at close() what they did not write.
+TEST(FaultKinds, ErrorsThatArriveAtCloseCount) {
+    const Journeys data;
+    for (const char* fault : {"close:1:EDQUOT", "close:1:lost"}) {
+        SCOPED_TRACE(fault);
+        const std::string setting = std::string("FILE_FAULT=") + fault, file = data / "file";
+        const std::string reason = strstr(fault, "lost") ? "Input/output error" : strerror(EDQUOT);
+        write_whole_file(file, {});
+        // standard output, of a program that prints a text and of one that exports to it
+        for (const std::string& command :
+             {BINARY_DIR "/generate -n 4 --device cpu --tokenizer bytes -e custom:"
+                         "layers=1,heads=1,channels=8,max_seq_len=8,vocab=257 text >" +
+                  file,
+              BINARY_DIR "/train_gpt2 --version >" + file,
+              BINARY_DIR "/make_corpus --stories 3 --out /dev/stdout >" + file}) {
+            const ProgramResult result = run_faulty(file, {setting}, {"bash", "-c", "exec " + command});
+            EXPECT_EQ(result.status, 1) << command;
+            EXPECT_NE(result.err.find(reason), std::string::npos) << result.err;
+        }
+        // a file that is written under another name: it does not get its own
+        const std::string corpus = data / "corpus.txt";
+        const ProgramResult result =
+            run_faulty(corpus, {setting}, {BINARY_DIR "/make_corpus", "--stories", "3", "--out", corpus});
+        EXPECT_EQ(result.status, 1) << result.out;
+        EXPECT_NE(result.err.find("corpus.txt: " + reason), std::string::npos) << result.err;
+        EXPECT_FALSE(fs::exists(corpus) || fs::exists(corpus + ".tmp"));
+    }
+}
+
+// A log that loses lines at close() gets them again, after a warning.
+TEST(FaultKinds, ALogThatLosesLinesAtCloseSaysSo) {
+    const Journeys data;
+    const std::string folder = data / "logs", log = folder + "/main.log";
+    for (const char* fault : {"close:4:EDQUOT", "close:4:lost"}) {
+        fs::remove_all(folder);
+        const Words command = with({program, "-i", data.train, "-j", data.val, "-e", tiny, "-o", folder},
+                                   words_of("-x 4 -b 3 -t 17 -s 0 -v 2 --device cpu"));
+        const ProgramResult result = run_faulty(log, {std::string("FILE_FAULT=") + fault}, command);
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_NE(result.err.find("warning: cannot write " + log), std::string::npos) << result.err;
+        EXPECT_EQ(data.losses(folder).back(), data.losses(data.run_folder).back());
+        if (strstr(fault, "lost")) continue;
+        EXPECT_EQ(read_whole_file(log), read_whole_file(data.run_folder + "/main.log"));
+    }
+}
+
+TEST(FaultKinds, ATextWhoseSeekFailsIsNotReadFromTheMiddle) {
+    TemporaryFolder folder;
+    write_text(folder / "short.txt", 2);
+    const ProgramResult result =
+        run_faulty(folder / "short.txt", {"FILE_FAULT=lseek:1+:EIO"},
+                   {BINARY_DIR "/prepare_data", folder / "short.txt", "--out", folder.path, "--name", "x"});
+    EXPECT_EQ(result.status, 1) << result.out;
+    EXPECT_NE(result.err.find("short.txt: Input/output error"), std::string::npos) << result.err;
+}
+
+// As in a container whose image holds the run's folder: files can be renamed there, folders cannot.
+TEST(FaultKinds, AnEarlierRunMovesWhereFoldersCannotBeRenamed) {
+    const Journeys data;
+    const std::string folder = data / "again", setting = "FILE_FAULT=rename:1+:EXDEV";
+    const Words command = with({program, "-i", data.train, "-e", tiny, "-o", folder},
+                               words_of("-x 2 -b 3 -t 17 -s 0 -v 0 --device cpu --tensorboard"));
+    ASSERT_EQ(run_program(command).status, 0);
+    const std::string events = names_in(folder + "/tensorboard").at(0);
+    const std::string before = read_whole_file(folder + "/tensorboard/" + events);
+    const ProgramResult result = run_faulty(folder, {setting}, command);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(read_whole_file(folder + "/earlier_1/tensorboard/" + events), before);
+    EXPECT_TRUE(fs::exists(model_path(folder + "/earlier_1", 2)));
+    EXPECT_EQ(names_in(folder + "/tensorboard").size(), 1u);
+    // a program that was killed between the entries: the next start moves the rest
+    fs::create_directories(folder + "/earlier_2/tensorboard");
+    write_whole_file(folder + "/earlier_2/tensorboard/moved", {"before"});
+    write_whole_file(folder + "/moving_earlier_run", {"earlier_2"});
+    EXPECT_EQ(run_faulty(folder, {setting}, command).status, 0);
+    EXPECT_EQ(names_in(folder + "/earlier_2/tensorboard").size(), 2u);
+}
+
+// A file system that numbers a file anew at each look: every output is written, inputs and files of others
+// stay. The same on one without case, where another spelling is the same file.
+TEST(FaultKinds, IdentityIsNeitherNameNorNumberAlone) {
+    for (const Words& system : {Words{"FILE_FAULT_INODES=1"}, Words{"FILE_FAULT_CASE=1"},
+                                Words{"FILE_FAULT_CASE=1", "FILE_FAULT_INODES=1"}}) {
+        SCOPED_TRACE(system.back() + std::to_string(system.size()));
+        const bool has_case = system.size() == 1 && system[0] == "FILE_FAULT_INODES=1";
+        TemporaryFolder folder;
+        write_text(folder / "text", 50);
+        const auto prepare = [&](const std::string& input, const std::string& name) {
+            return run_faulty(
+                folder.path, system,
+                {BINARY_DIR "/prepare_data", "--out", folder.path, "--name", name, folder / input});
+        };
+        EXPECT_EQ(prepare("text", "x").status, 0) << prepare("text", "x").err;
+        EXPECT_EQ(prepare("text", "x").status, 0);  // again, over its own shards
+        EXPECT_EQ(names_in(folder.path), (Words{"text", "x.json", "x_train.bin"}));
+        // an input under another spelling
+        write_text(folder / "Q_train.bin", 40);
+        const std::string input = read_whole_file(folder / "Q_train.bin");
+        EXPECT_EQ(prepare("Q_train.bin", "q").status, has_case ? 0 : 1);
+        EXPECT_EQ(read_whole_file(folder / "Q_train.bin"), input);
+        // somebody else's file
+        write_whole_file(folder / "K_train_000001.bin", {"mine"});
+        EXPECT_EQ(prepare("text", "k").status, has_case ? 0 : 1);
+        EXPECT_EQ(read_whole_file(folder / "K_train_000001.bin"), "mine");
+    }
+}
+
+// A run in a folder without case: what is there under another spelling moves, and models are found.
+TEST(FaultKinds, ARunKnowsItsFilesUnderAnySpelling) {
+    const Journeys data;
+    const std::string folder = data / "other";
+    const Words no_case = {"FILE_FAULT_CASE=1"};
+    fs::create_directories(folder);
+    fs::copy_file(model_path(data.run_folder, 4), folder + "/Model_00000002.bin");
+    const std::string model = read_whole_file(folder + "/Model_00000002.bin");
+    for (const char* name : {"/Main.log", "/Metrics.csv", "/OPTIONS.toml"})
+        write_whole_file(folder + name, {"mine"});
+    const ProgramResult result =
+        run_faulty(data.path, no_case,
+                   with({program, "-i", data.train, "-e", folder + "/Model_00000002.bin", "-o", folder},
+                        words_of("-x 2 -b 3 -t 17 -s 0 -v 0 --device cpu")));
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(read_whole_file(folder + "/earlier_1/main.log"), "mine");
+    EXPECT_EQ(read_whole_file(folder + "/earlier_1/options.toml"), "mine");
+    EXPECT_TRUE(read_whole_file(model_path(folder + "/earlier_1", 2)) == model);
+    EXPECT_EQ(run_faulty(data.path, no_case,
+                         {BINARY_DIR "/eval", "-e", data.run_folder + "/MODEL_00000004.BIN", "-i", data.val,
+                          "-b", "1", "-t", "16", "--device", "cpu"})
+                  .status,
+              0);
+}
+
+// Files that never end, have no size or turn to zeros are left out of a folder, and counted.
+TEST(FaultKinds, SpecialFilesInAFolderAreLeftOut) {
+    TemporaryFolder folder;
+    const std::string texts = folder / "texts";
+    fs::create_directories(texts);
+    write_text(texts + "/a.txt", 100);
+    fs::create_symlink("/proc/kmsg", texts + "/kernel");
+    fs::create_symlink("loop", texts + "/loop");
+    ASSERT_EQ(mkfifo((texts + "/pipe").c_str(), 0600), 0);
+    write_text(texts + "/turns.txt", 3000);
+    const uint64_t text_bytes = fs::file_size(texts + "/turns.txt");
+    fs::resize_file(texts + "/turns.txt", uint64_t(200) << 20);  // a hole
+    const ProgramResult result = run_program(
+        {"timeout", "60", BINARY_DIR "/prepare_data", texts, "--out", folder.path, "--name", "x"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.err.find("note: 3 entries were left out of folders"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(format_string("turns.txt is not text, but zeros, from byte %llu on",
+                                            (unsigned long long)text_bytes)),
+              std::string::npos)
+        << result.err;
+}
+
+// One line of over 32 MiB, with tokens that need no end of a word.
+TEST(FaultKinds, ALongLineIsReadAsBytes) {
+    TemporaryFolder folder;
+    const std::string line(34 << 20, 'x');
+    write_whole_file(folder / "plain", {line});
+    const ProgramResult result =
+        run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "plain"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find(format_string("%zu bytes,", line.size())), std::string::npos) << result.out;
+}
+
+// Nobody reads the output any more, while the program writes its files.
+TEST(FaultKinds, ABrokenPipeLeavesNoTemporaryFile) {
+    TemporaryFolder folder;
+    write_text(folder / "text", 5000);
+    for (const std::string& command :
+         {"prepare_data --out " + folder.path + " --name x " + folder / "text",
+          "make_corpus --stories 2000 --out " + folder / "corpus.txt",
+          "train_gpt2 -e custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257 --tokenizer bytes "
+          "--export hf " +
+              folder / "hf"}) {
+        run_program({"bash", "-c", BINARY_DIR "/" + command + " | true"});
+        for (const auto& entry : fs::recursive_directory_iterator(folder.path)) {
+            const std::string name = entry.path().filename().string();
+            EXPECT_FALSE(name.ends_with(".tmp") || name.ends_with(".new")) << command << name;
+        }
+    }
+}
+
+// The lock of outputs is no output: a folder, or another kind of file, may have their common name.
+TEST(FaultKinds, ALockHasANameOfItsOwn) {
+    TemporaryFolder folder;
+    fs::create_directories(folder / "wiki");
+    write_text(folder / "wiki/a.txt", 50);
+    const ProgramResult result =
+        run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "wiki", folder / "wiki"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(names_in(folder.path), (Words{"wiki", "wiki.json", "wiki_train.bin"}));
+}
