@@ -145,8 +145,8 @@ static void check_not_negative(const TensorPart& part, const std::string& path) 
     if (found != end)
         fail(
             "%s: moment v of %s has the value %g at element %zu, and cannot be negative: the file is "
-            "damaged; "
-            "use an earlier one",
+            "damaged; use "
+            "an earlier one",
             path.c_str(), parameter_info[part.tensor].name, double(*found),
             part.offset + size_t(found - part.values));
 }
@@ -155,7 +155,12 @@ OptimizerState read_optimizer_header(const std::string& path, const ModelConfig&
     return check_state_header(open_to_read(path), path, config);
 }
 
-static constexpr const char* moment_names[] = {"moment m of", "moment v of", "master weights of"};
+static void check_moment(const TensorPart& part, const std::string& path, const ModelConfig& config,
+                         Moment moment) {
+    static constexpr const char* names[] = {"moment m of", "moment v of", "master weights of"};
+    check_finite(part, path, config, names[moment]);
+    if (moment == MOMENT_V) check_not_negative(part, path);
+}
 
 // Reads all moments of an open file. Leaves it behind them.
 static void read_content(ContentCheck& content, const OptimizerState& state, const ModelConfig& config,
@@ -166,8 +171,7 @@ static void read_content(ContentCheck& content, const OptimizerState& state, con
         for_each_chunk(config, state.share, moment, [&](int tensor, size_t offset, size_t count) {
             content.read(values.data(), count * sizeof(float));
             const TensorPart part = {tensor, offset, values.data(), count};
-            check_finite(part, content.path, config, moment_names[moment]);
-            if (moment == MOMENT_V) check_not_negative(part, content.path);
+            check_moment(part, content.path, config, moment);
             write(moment, tensor, offset, values.data(), count);
         });
     }
@@ -194,7 +198,7 @@ static void read_owned(const File& file, const std::string& path, const Optimize
                 if (s.owner != reader.index) continue;
                 seek(file, path, begin + (s.first - offset) * sizeof(float));
                 read_exactly(file, path, values.data(), s.count * sizeof(float));
-                check_finite({tensor, s.first, values.data(), s.count}, path, config, moment_names[moment]);
+                check_moment({tensor, s.first, values.data(), s.count}, path, config, moment);
                 write(moment, tensor, s.first, values.data(), s.count);
             }
             begin += count * sizeof(float);
