@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <regex>
 #include <set>
 #include <span>
@@ -18,10 +19,10 @@
 #include "llmc/base/file.h"
 #include "llmc/base/os.h"
 #include "llmc/base/output.h"
-#include "llmc/base/random.h"
 #include "llmc/base/utf8.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/data/token_file.h"
+#include "llmc/data/validation_draw.h"
 #include "llmc/text/tokenizer.h"
 #include "llmc/text/tokenizer_info.h"
 
@@ -92,40 +93,13 @@ struct ShardWriter {
 
 // --- tokens for training and validation ---
 
-// Which documents prepare_data takes for validation: a given fraction of them, spread over the whole text. Of
-// each 1 / fraction documents in a row, one is drawn at random, so the fraction is met closely.
-struct ValidationDraw {
-    double fraction = 0;  // 0 to 0.5
-    Random random = Random(42);
-    uint64_t seen = 0, drawn = 0;  // documents
-
-    ValidationDraw(double of_documents, uint64_t seed) : fraction(of_documents), random(seed) {
-        if (fraction > 0) next_drawn = std::min(random.uniform_double() / fraction, 1e18);
-    }
-
-    // Whether the next document is for validation.
-    bool next() {
-        if (fraction <= 0 || seen++ < uint64_t(next_drawn)) return false;
-        next_drawn = std::min((double(++drawn) + random.uniform_double()) / fraction, 1e18);
-        return true;
-    }
-
-   private:
-    double next_drawn = 0;  // its integer part is the number of the document
-};
-
-// A document with more tokens is drawn for validation in pieces of so many.
-static const size_t piece_tokens = 8192;
-
-// Splits the stream of tokens: the first val_tokens, or the documents that are drawn, go to `val`, the others
-// to `train`.
+// Splits the stream of tokens: the first val_tokens, or the parts that are drawn, go to `val`, the others to
+// `train`.
 struct Preparation {
     int end_of_text;
     uint64_t val_tokens;
     ShardWriter val, train;
-    ValidationDraw draw;
-    ShardWriter* drawn = nullptr;  // where the current document goes
-    size_t left_in_piece = 0;
+    std::optional<ValidationDraw> draw = {};
     int last_token = -1;
     uint64_t bytes = 0, skipped_lines = 0, unused_marks = 0;
     std::string first_skipped = "";
@@ -136,28 +110,10 @@ struct Preparation {
         tokens = tokens.subspan(repeats_end);
         if (tokens.empty()) return;
         last_token = tokens.back();
-        if (draw.fraction > 0) return draw_tokens(tokens);
+        if (draw) return draw->add(tokens);
         const size_t for_val = size_t(std::min<uint64_t>(tokens.size(), val_tokens - val.total));
         val.add(tokens.first(for_val));
         train.add(tokens.subspan(for_val));
-    }
-    void draw_tokens(std::span<const uint16_t> tokens) {
-        const uint16_t end = uint16_t(end_of_text);
-        while (!tokens.empty()) {
-            const bool begins_document = tokens[0] == end;
-            if (begins_document || left_in_piece == 0) {
-                const ShardWriter* before = drawn;
-                drawn = draw.next() ? &val : &train;
-                left_in_piece = piece_tokens;
-                if (!begins_document && drawn != before)
-                    drawn->add({&end, 1});  // the text before is elsewhere
-            }
-            const auto piece = tokens.first(std::min(tokens.size(), left_in_piece));
-            const size_t some = size_t(std::find(piece.begin() + 1, piece.end(), end) - piece.begin());
-            drawn->add(piece.first(some));
-            tokens = tokens.subspan(some);
-            left_in_piece -= some;
-        }
     }
     void add_block(const EncodedBlock& block) {
         const uint16_t end = uint16_t(end_of_text);
@@ -415,11 +371,11 @@ static void note_left_out(const FoundText& found) {
 static void check_split(const Preparation& work, const PreparationOptions& options,
                         const std::string& first_file) {
     if (work.bytes == 0) fail("%s has no text", first_file.c_str());
-    if (work.draw.fraction > 0 && (work.val.total < 2 || work.train.total < 2))  // an end of text alone
+    if (work.draw && (work.draw->drawn == 0 || work.train.total < 2))  // an end of text alone
         fail(
             "--val-fraction %g draws %llu of %llu documents: give more text, --split-documents, or another "
             "fraction",
-            options.val_fraction, (unsigned long long)work.draw.drawn, (unsigned long long)work.draw.seen);
+            options.val_fraction, (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts);
     if (work.train.total == 0)
         fail("all %llu tokens of the text are among the first %llu, which are for validation: give more text",
              (unsigned long long)work.val.total, (unsigned long long)options.val_tokens);
@@ -437,13 +393,27 @@ static void print_summary(const Preparation& work, const Tokenizer& tokenizer, d
         print_line(stderr, "note: %llu bad line%s left out; the first: %s",
                    (unsigned long long)work.skipped_lines, work.skipped_lines == 1 ? " was" : "s were",
                    work.first_skipped.c_str());
-    if (work.draw.fraction > 0)
-        printf("%llu of %llu documents, or pieces of %zu tokens, are for validation\n",
-               (unsigned long long)work.draw.drawn, (unsigned long long)work.draw.seen, piece_tokens);
+    if (work.draw)
+        printf("%llu of %llu documents, or blocks of long ones, are for validation\n",
+               (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts);
+    if (work.draw && work.draw->repeats)
+        printf("note: repeats of texts for validation were left out: %llu\n",
+               (unsigned long long)work.draw->repeats);
     const uint64_t total = work.val.total + work.train.total;
     printf("%llu bytes, %llu tokens, %.2f bytes per token, %.1f MB/s\n", (unsigned long long)work.bytes,
            (unsigned long long)total, double(work.bytes) / double(total),
            1e-6 * double(work.bytes) / seconds);
+}
+
+// Short texts have short blocks, so that at least sixteen of them are drawn.
+static DrawOptions draw_options(const PreparationOptions& options, const TextReader& reader,
+                                const Tokenizer& tokenizer) {
+    DrawOptions draw = {.fraction = options.val_fraction, .seed = options.seed};
+    const uint64_t bytes = options.text_bytes ? options.text_bytes : reader.total_bytes;
+    const double tokens = double(bytes) / (tokenizer.vocab_size() > 257 ? 4 : 1);
+    if (bytes > 0)
+        draw.block_tokens = size_t(std::clamp(draw.fraction * tokens / 16, 64.0, double(draw.block_tokens)));
+    return draw;
 }
 
 void prepare_tokens(const PreparationOptions& options) {
@@ -466,9 +436,13 @@ void prepare_tokens(const PreparationOptions& options) {
     Preparation work = {tokenizers[0].end_of_text,
                         options.val_tokens,
                         {staged, prefix + "_val", options.shard_tokens},
-                        {staged, prefix + "_train", options.shard_tokens},
-                        ValidationDraw(options.val_fraction, options.seed)};
+                        {staged, prefix + "_train", options.shard_tokens}};
+    if (options.val_fraction > 0)
+        work.draw.emplace(
+            tokenizers[0], draw_options(options, reader, tokenizers[0]),
+            [&](bool validates, auto tokens) { (validates ? work.val : work.train).add(tokens); });
     add_files(work, reader, tokenizers);
+    if (work.draw) work.draw->finish();
     if (reader.left_out)
         print_line(stderr, "note: the rest of %llu file%s of folders was left out; the first: %s",
                    (unsigned long long)reader.left_out, reader.left_out == 1 ? "" : "s",

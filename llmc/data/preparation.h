@@ -17,7 +17,8 @@ struct PreparationOptions : TextOptions {
     BpeOptions bpe = {};              // of "bpe:4096"; the size is that of the name
     std::string out, name;            // the shards are OUT/NAME_train.bin and OUT/NAME_val.bin
     uint64_t val_tokens = 0;          // the first so many tokens are for validation
-    double val_fraction = 0;          // or this fraction of the documents, drawn with `seed`
+    double val_fraction = 0;          // or this fraction, drawn with `seed` from all of the text
+    uint64_t text_bytes = 0;          // about so much text, decompressed; 0: the sizes of the files say it
     uint64_t shard_tokens = 100000000, seed = 42;
     std::function<void()> before_replacing = nullptr;  // called when the new shards are complete
 };

@@ -1,6 +1,7 @@
 #include "llmc/run/text_tokens.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "llmc/base/checksum.h"
@@ -42,18 +43,23 @@ static std::string tokenizer_name(const Options& o) {
     return tokenizer->name;
 }
 
-// A tenth of the text for validation, and of a short text more. A token of GPT-2's is about four bytes.
+// A tenth of the text for validation, of a short text more, of a long one less. A token of GPT-2's is about
+// four bytes.
 static uint64_t validation_share(uint64_t bytes, bool tokens_are_bytes) {
     return tokens_are_bytes ? std::clamp<uint64_t>(bytes / 10, 4200, 32768)
                             : std::clamp<uint64_t>(bytes / 40, 1200, 32768);
 }
 
-// Bytes of text in a file, decompressed. Error if it is no file, or not text.
+// Bytes of text in a file, decompressed; about, if it has marks or other JSON between the texts, whose share
+// the file's beginning says. Error if it is no file, or not text.
 static uint64_t text_bytes(const Options& o, const std::string& path) {
     if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
         fail("--text %s is a pipe or a device: save its text in a file", path.c_str());
     TextBlock first;
     TextReader({path}, o.of_text).next(first);  // no JSON
+    Tokenizer as_bytes = open_tokenizer("bytes");
+    const size_t tokens = encode_block(first, o.of_text, as_bytes).tokens.size();
+    const double share = first.text.empty() ? 1 : double(tokens) / double(first.text.size());
     TextFile file(path);
     std::string part(1 << 20, '\0');
     uint64_t bytes = 0;
@@ -61,7 +67,7 @@ static uint64_t text_bytes(const Options& o, const std::string& path) {
         if (bytes == 0) refuse_zeros(path, {part.data(), count});
         bytes += count;
     }
-    return bytes;
+    return std::min(bytes, uint64_t(std::round(share * double(bytes))));
 }
 
 static uint64_t text_bytes(const Options& o, const FoundText& found) {
@@ -75,9 +81,9 @@ static uint64_t text_bytes(const Options& o, const FoundText& found) {
 
 // What decides the tokens: the names, sizes and times of all files, and the options.
 static std::string description(const PreparationOptions& p, const std::vector<std::string>& files) {
-    std::string text = format_string(
-        "%s\n%s\n%s\n%llu %d %d %d\n", p.tokenizer.c_str(), document_split_names[size_t(p.split)].c_str(),
-        p.field.c_str(), (unsigned long long)p.val_tokens, p.skip_bad_lines, p.special_tokens, p.as_text);
+    std::string text = format_string("%s\n%s\n%s\ndrawn %.9g %d %d %d\n", p.tokenizer.c_str(),
+                                     document_split_names[size_t(p.split)].c_str(), p.field.c_str(),
+                                     p.val_fraction, p.skip_bad_lines, p.special_tokens, p.as_text);
     for (const std::string& path : files) {
         const FileStatus status = status_of(open_to_read(path), path);
         text += std::filesystem::absolute(path).lexically_normal().generic_string() +
@@ -151,7 +157,11 @@ void prepare_text(const Options& o) {
     std::string made_of = version_text("stories") + "\n" + p.tokenizer;
     if (!is_stories(o)) {
         const FoundText found = find_text(p);
-        p.val_tokens = validation_share(text_bytes(o, found), p.tokenizer == "bytes");
+        p.text_bytes = text_bytes(o, found);
+        const bool are_bytes = p.tokenizer == "bytes";
+        // rounded, so that the draw does not depend on how much markup a text has
+        p.val_fraction = std::stod(format_string("%.3g", double(validation_share(p.text_bytes, are_bytes)) /
+                                                             double(p.text_bytes) * (are_bytes ? 1 : 4)));
         made_of = description(p, found.files);
         refuse_inputs(o.output, found.files);
     }
