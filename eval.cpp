@@ -139,7 +139,7 @@ static void add_options(CommandLine& line, EvalOptions& o) {
     line.add("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag").is(PathKind::file);
     line.add("-b,--batch-size bs batch micro-batch", o.batch, "sequences per batch (B)").between(1, 1 << 20);
     line.add("-t,--sequence-length block-size context seq-len ctx max-length n-ctx", o.sequence,
-             "tokens per sequence (T; 0: the model's max_seq_len)")
+             "tokens per sequence (T; 0: the most with which the model was trained)")
         .between(0, 1 << 20);
     line.add("-m,--max-batches", o.max_batches, "most batches to evaluate (-1: all)").at_least(-1);
 }
@@ -154,9 +154,12 @@ int main(int argc, char** argv) {
             fail("nothing to evaluate on: give token shards with -i, or --hellaswag FILE");
         TrainedModel model = open_model(options.model);
         const ModelConfig& config = model.config;
-        if (options.sequence == 0) options.sequence = config.max_seq_len;
+        if (options.sequence == 0) options.sequence = model.positions();
         if (options.sequence > config.max_seq_len)
             fail("-t %d is more than the model's max_seq_len %d", options.sequence, config.max_seq_len);
+        if (options.sequence > model.positions())
+            fail("-t %d: the model was trained with at most %d tokens in a sequence: use -t %d or less",
+                 options.sequence, model.positions(), model.positions());
         if (int64_t(options.batch) * options.sequence > 1 << 30)
             fail("-b %d times -t %d is more than 2^30 tokens", options.batch, options.sequence);
         if (options.max_batches == 0) fail("-m 0: at least one batch is needed");

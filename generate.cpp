@@ -201,7 +201,7 @@ static void generate(const GenerateOptions& options, TrainedModel& model,
                      const std::vector<std::string>& prompts) {
     const auto pad = open_device(options.model.device, {}, stderr);
     const auto g = load_model<Real>(model, pad.get(), [&](GPT2<Real>& counted) {
-        const TextGenerator<Real> generator(counted, counted.config.max_seq_len, options.samples);
+        const TextGenerator<Real> generator(counted, model.positions(), options.samples);
         counted.memory.count("samples", generator.memory_bytes());
     });
     Generator<Real> generator(options, *model.tokenizer, *g);

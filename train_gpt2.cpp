@@ -261,6 +261,7 @@ static void export_model(const Options& o) {
     });
     std::optional<Tokenizer> tokenizer =
         tokenizer_for(o.tokenizer, model, config.vocab_size, model.tokenizer);
+    config.max_seq_len = trained_positions(model, config);  // the first rows of wpe
     if (!model.chosen.empty()) print_line(notes_of_export(o), "%s", model.chosen.c_str());
     const ReadTensor read = parameter_reader(*g);
     const ExportedModel exported = {.source = model,

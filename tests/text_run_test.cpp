@@ -125,6 +125,13 @@ TEST_F(TextRun, AModelNeedsNoOptimizerState) {
     expect_refused({"-o", "run", "-y", "1"}, "state_00000004_00000.bin");
 }
 
+// The model has the positions of -t, also more than those of the chosen one.
+TEST_F(TextRun, LongSequencesAreTaken) {
+    const ProgramResult run = run_program(command({"--text", "my.txt", "-t", "512", "--dry-run=memory"}));
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_TRUE(contains(run.out, " x 512 = ")) << run.out;
+}
+
 TEST_F(TextRun, AnEmptyFolderIsRefused) {
     expect_refused({"--text", "my.txt", "-o", ""}, "-o is empty: a run on a text needs a folder");
 }
@@ -370,9 +377,9 @@ TEST_F(TextRun, FinetunesAModelOfLongSequences) {
     letters.tokens.push_back("<|endoftext|>");
     letters.end_of_text = 256;
     write_tokenizer(letters, folder / "letters.bin");
-    const ProgramResult first =
-        run_program(command({"--text", "my.txt", "-e", "custom:layers=1,heads=2,channels=16,max_seq_len=1024",
-                             "-x", "1", "-t", "16", "-s", "0", "--tokenizer", "letters.bin", "-o", "long"}));
+    const ProgramResult first = run_program(
+        command({"--text", "my.txt", "-e", "custom:layers=1,heads=2,channels=16,max_seq_len=1024", "-x", "1",
+                 "-b", "1", "-t", "1024", "-s", "0", "--tokenizer", "letters.bin", "-o", "long"}));
     ASSERT_EQ(first.status, 0) << first.err;
     const ProgramResult tuned =
         run_program(command({"--text", "my.txt", "-e", "long", "-x", "1", "-s", "0"}));

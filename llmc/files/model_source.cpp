@@ -1,5 +1,6 @@
 #include "llmc/files/model_source.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "llmc/base/ceil_div.h"
@@ -13,12 +14,16 @@
 
 namespace fs = std::filesystem;
 
-// What a run's JSON object says about the tokenizer.
-static std::optional<TokenizerInfo> tokenizer_in_run(const std::string& run, const std::string& path) {
-    if (run.empty()) return std::nullopt;
+// Takes what a run's JSON object says about the model.
+static void take_record(ModelSource& model, const std::string& run, const std::string& path) {
+    if (run.empty()) return;
     const nlohmann::json object = parse_json_object(run, path);
-    if (!object.contains("tokenizer")) return std::nullopt;
-    return tokenizer_info_from_json(json_text(object["tokenizer"]), path);
+    if (object.contains("tokenizer"))
+        model.tokenizer = tokenizer_info_from_json(json_text(object["tokenizer"]), path);
+    const nlohmann::json positions = object.value("positions", nlohmann::json(0));
+    if (!positions.is_number_unsigned() || positions > 1 << 20)
+        fail("%s was not written by this program: positions", path.c_str());
+    model.positions = positions;
 }
 
 // What the files beside model.safetensors say.
@@ -43,7 +48,7 @@ static ModelSource find_file(const std::string& name, const std::string& path) {
     if (!fold_case(path).ends_with(".bin"))
         model.tokenizer = tokenizer_beside(path, model.has_unusable_tokenizer);
     else if (const auto [folder, step] = checkpoint_of(path); step >= 0)
-        model.tokenizer = tokenizer_in_run(check_model_of_checkpoint(folder, step), run_path(folder, step));
+        take_record(model, check_model_of_checkpoint(folder, step), run_path(folder, step));
     return model;
 }
 
@@ -114,12 +119,15 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
     std::string chosen;
     const FoundCheckpoint found = find_chosen(folder, choice, chosen);
     for (const std::string& line : found.broken) print_line(stderr, "note: %s", line.c_str());
-    if (found.step >= 0)
-        return {.name = name,
-                .path = model_path(folder, found.step),
-                .is_file = true,
-                .tokenizer = tokenizer_in_run(found.run, run_path(folder, found.step)),
-                .chosen = chosen};
+    if (found.step >= 0) {
+        ModelSource model = {.name = name,
+                             .path = model_path(folder, found.step),
+                             .is_file = true,
+                             .tokenizer = {},
+                             .chosen = chosen};
+        take_record(model, found.run, run_path(folder, found.step));
+        return model;
+    }
     if (!found.broken.empty())
         fail("-e %s: no checkpoint in this folder is intact; %s", name.c_str(), found.broken.front().c_str());
     for (const char* file : {"model.safetensors", "model.safetensors.index.json"}) {
@@ -184,6 +192,10 @@ void read_found_model(ModelSource& model, const std::function<void()>& read) {
 
 ModelConfig read_shape(const ModelSource& model) {
     return model.is_file ? read_model_file_header(model.path) : parse_descriptor(model.path);
+}
+
+int trained_positions(const ModelSource& model, const ModelConfig& config) {
+    return model.positions ? std::min(model.positions, config.max_seq_len) : config.max_seq_len;
 }
 
 // A vocabulary with padding.

@@ -15,6 +15,7 @@ struct ModelSource {
     std::optional<TokenizerInfo> tokenizer;  // that made its training data, if a file beside it says
     std::string chosen;                      // of a run's folder: a line that says which checkpoint it is
     bool has_unusable_tokenizer = false;     // a file beside it holds one that this program cannot read
+    int positions = 0;                       // trained so far, as its run says; 0: all of the model's
 };
 
 // Finds the model's file. Of a run's folder, this is the checkpoint with the lowest validation loss, or the
@@ -29,6 +30,9 @@ void read_found_model(ModelSource& model, const std::function<void()>& read);
 
 // The model's shape, from its file or descriptor.
 ModelConfig read_shape(const ModelSource& model);
+
+// The positions that may be used: those after the longest sequences of its training are still random.
+int trained_positions(const ModelSource& model, const ModelConfig& config);
 
 // Whether -e names a file, which need not exist, or a folder, rather than a new model.
 bool names_model_file(const std::string& name);

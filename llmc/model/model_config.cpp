@@ -32,7 +32,7 @@ static const NamedShape named_shapes[] = {
     {"gpt3:c2048", 2048, 24, 16, 2048}, {"gpt3:c2560", 2048, 32, 32, 2560},
     {"gpt3:c4096", 2048, 32, 32, 4096}, {"gpt3:c12288", 2048, 96, 96, 12288},
 };
-static constexpr int gpt2_vocab = 50257;
+static constexpr int gpt2_vocab = 50257, gpt2_positions = 1024;
 
 [[noreturn]] static void reject(const std::string& text, const std::string& why) {
     std::string depths, widths;
@@ -43,7 +43,7 @@ static constexpr int gpt2_vocab = 50257;
     }
     fail(
         "model '%s': %s; accepted are a checkpoint file ending in .bin, %s (or gpt2:dN), gpt3:cN with cN one "
-        "of %s, and custom:layers=4,heads=4,channels=128,max_seq_len=256[,vocab=257]",
+        "of %s, and custom:layers=4,heads=4,channels=128[,max_seq_len=256][,vocab=257]",
         text.c_str(), why.c_str(), depths.c_str(), widths.c_str());
 }
 
@@ -69,7 +69,7 @@ static void read_custom_item(const std::string& text, std::string_view item, std
 }
 
 static ModelConfig parse_custom(const std::string& text) {
-    ModelConfig config = {0, gpt2_vocab, 0, 0, 0, 0};
+    ModelConfig config = {gpt2_positions, gpt2_vocab, 0, 0, 0, 0};
     CustomField fields[] = {{"layers", &config.num_layers},
                             {"heads", &config.num_heads},
                             {"channels", &config.channels},
@@ -82,7 +82,8 @@ static ModelConfig parse_custom(const std::string& text) {
         read_custom_item(text, item, fields);
     }
     for (const CustomField& field : fields) {
-        if (!field.seen && field.name != "vocab") reject(text, std::string(field.name) + " is missing");
+        const bool may_be_missing = field.name == "vocab" || field.name == "max_seq_len";
+        if (!field.seen && !may_be_missing) reject(text, std::string(field.name) + " is missing");
     }
     set_vocab_size(config, config.vocab_size);
     return config;

@@ -52,8 +52,8 @@ constexpr size_t tensor_chunk = size_t(4) << 20;  // elements
 void write_in_chunks(const WriteTensor& write, int tensor, size_t offset, const float* values, size_t count);
 
 // Parses a descriptor: llm.c's dN or gpt2:dN (max_seq_len 1024) and gpt3:cN (2048), both with GPT-2's
-// vocabulary of 50257, or custom:layers=4,heads=4,channels=128,max_seq_len=256[,vocab=257]. Error on anything
-// else; the message lists what is accepted.
+// vocabulary of 50257, or custom:layers=4,heads=4,channels=128[,max_seq_len=256][,vocab=257], which has
+// GPT-2's otherwise. Error on anything else; the message lists what is accepted.
 ModelConfig parse_descriptor(const std::string& text);
 
 // Sets V, and Vp to the next multiple of 128 (llm.c's padding).

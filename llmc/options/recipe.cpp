@@ -45,10 +45,12 @@ static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const La
     in.steps = std::max(0, if_given(o.max_steps));
     in.epochs = if_given(o.epochs);
     if (o.is_given(o.model)) {
-        const ModelConfig config = read_shape(find_model(o.model));
+        const ModelSource model = find_model(o.model);
+        const ModelConfig config = read_shape(model);
         in.vocab_size = config.vocab_size;
         in.layers = config.num_layers, in.heads = config.num_heads, in.channels = config.channels;
-        in.most_sequence = config.max_seq_len;
+        const bool names_positions = model.is_file || o.model.find("max_seq_len=") != std::string::npos;
+        if (names_positions) in.most_sequence = trained_positions(model, config);
     }
     if (!finetunes(o)) in.vocab_size = vocab_size_of(o);
     // make train on a CPU is the same everywhere: the first plot that a new user sees is README's
@@ -114,8 +116,8 @@ void take_recipe(Options& o, const TextTokens& tokens, const TextRecipe& r) {
     Sources& s = o.sources;
     s.choose(o.train_data, tokens.train);
     s.choose(o.val_data, tokens.val);
-    s.choose(o.model, format_string("custom:layers=%d,heads=%d,channels=%d,max_seq_len=%d", shape.layers,
-                                    shape.heads, shape.channels, shape.sequence));
+    s.choose(o.model, format_string("custom:layers=%d,heads=%d,channels=%d", shape.layers, shape.heads,
+                                    shape.channels));
     s.choose(o.optimizer, tunes ? OptimizerKind::adamw : OptimizerKind::muon);
     const bool accumulates = shape.tokens_per_step > r.batch * shape.sequence * o.num_processes;
     if (o.batch == 0 || accumulates) s.choose(o.total_batch, shape.tokens_per_step);

@@ -102,18 +102,17 @@ inline void print_hellaswag(const HellaSwagScore& score) {
 }
 
 // Tokens of the cache that a sample needs: training may have left little memory.
-inline int sample_capacity(const ModelConfig& config, int length) {
-    return std::min(length, config.max_seq_len - 1) + 1;
-}
+inline int sample_capacity(int positions, int length) { return std::min(length, positions - 1) + 1; }
 
 // Prints a text of `length` tokens, drawn with random numbers from coin_state; without a tokenizer, the
-// tokens' numbers. goes_on is called after each token: if it returns false, the text ends.
+// tokens' numbers. Uses so many positions of the model. goes_on is called after each token: if it returns
+// false, the text ends.
 template <class Real>
-void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer, int length,
+void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer, int length, int positions,
                  const SamplerOptions& options, uint64_t& coin_state, const std::function<bool()>& goes_on) {
     const int vocab_size = tokenizer ? tokenizer->vocab_size() : g.config.vocab_size;  // without padding
     const int end_of_text = tokenizer ? tokenizer->end_of_text : vocab_size - 1;
-    TextGenerator<Real> generator(g, sample_capacity(g.config, length), 1,
+    TextGenerator<Real> generator(g, sample_capacity(positions, length), 1,
                                   {.sampler = options, .vocab_size = vocab_size});
     generator.start({end_of_text}, {coin_state});
     TextStream text;

@@ -47,9 +47,9 @@ MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const Training
     if (shape.job && shape.job->size > 1)
         const GradientExchange<Real> exchange(g, optimizer.ownership, *shape.job);
     if (shape.sample_tokens)
-        g.memory.count(
-            "samples",
-            TextGenerator<Real>(g, sample_capacity(config, shape.sample_tokens), 1).memory_bytes());
+        g.memory.count("samples",
+                       TextGenerator<Real>(g, sample_capacity(config.max_seq_len, shape.sample_tokens), 1)
+                           .memory_bytes());
     return {g.memory.bytes, g.memory.largest, g.memory.summary(), g.memory.host_bytes};
 }
 

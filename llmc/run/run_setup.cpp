@@ -20,8 +20,13 @@
 
 // --- the model ---
 
+// Whether a new model has as many positions as -t asks for.
+static bool has_free_positions(const ModelSource& model) {
+    return !model.is_file && model.path.find("max_seq_len=") == std::string::npos;
+}
+
 // The shape of a model of -e. A new model takes its vocabulary from --tokenizer, or else from the tokenizer
-// that made the data, unless -e names a size.
+// that made the data, and its positions from -t, unless -e names a size.
 static ModelConfig new_config(const Options& o, const ModelSource& model,
                               const std::optional<TokenizerInfo>& data) {
     ModelConfig config = read_shape(model);
@@ -31,6 +36,7 @@ static ModelConfig new_config(const Options& o, const ModelSource& model,
         set_vocab_size(config, trained ? trained->vocab_size : open_tokenizer(o.tokenizer).vocab_size());
     else if (!names_vocab && data)
         set_vocab_size(config, data->vocab_size);
+    if (has_free_positions(model)) config.max_seq_len = o.sequence;
     validate(config, o.model);
     return config;
 }
@@ -44,7 +50,8 @@ static ModelConfig resumed_config(const Options& o, int step, const std::optiona
     if (!o.is_given(o.model) || is_folder || is_gone) return config;
     const ModelSource model = {
         .name = o.model, .path = o.model, .is_file = is_model_file(o.model), .tokenizer = {}};
-    const ModelConfig asked = new_config(o, model, data);
+    ModelConfig asked = new_config(o, model, data);
+    if (has_free_positions(model)) asked.max_seq_len = config.max_seq_len;
     if (asked.max_seq_len != config.max_seq_len || asked.num_layers != config.num_layers ||
         asked.num_heads != config.num_heads || asked.channels != config.channels)
         fail(
@@ -228,6 +235,17 @@ static ModelSource resumed_model(const Options& o, const Start& start) {
 
 // --- all of it ---
 
+// The positions of the model that are trained once the run has made a step.
+static int positions_after(const Options& o, const Start& start, const ModelSource& model,
+                           const ModelConfig& config) {
+    int before = 0;
+    if (start.resumed)
+        before = start.state.positions ? start.state.positions : config.max_seq_len;
+    else if (model.is_file)
+        before = trained_positions(model, config);
+    return std::max(before, o.sequence);
+}
+
 RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Verify verify) {
     Start start = find_start(o, open_folder(o, folder, job, verify));
     const std::optional<TokenizerInfo> data = tokenizer_of_shards({o.train_data, o.val_data});
@@ -241,6 +259,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
     if (!o.plans_only() || data || !parse_bpe(o.tokenizer))  // else it is not trained yet
         tokenizer =
             tokenizer_for(o.tokenizer, model, config.vocab_size, data ? data : model.tokenizer, data_name);
+    start.state.positions = positions_after(o, start, model, config);
     if (o.sequence > config.max_seq_len)
         fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,
              config.max_seq_len, config.max_seq_len);

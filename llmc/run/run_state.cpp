@@ -128,6 +128,7 @@ std::string run_state_to_json(const RunState& state) {
                         {"token_in_sample", state.token_in_sample},
                         {"coin_state", state.coin_state},
                         {"options", options_to_json(state.options)},
+                        {"positions", state.positions},
                         {"loss_scaling", scaling_to_json(state.scaling)},
                         {"losses", judge.losses.values},
                         {"norms", judge.norms.values},
@@ -162,6 +163,8 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
         state.token_in_sample = integer<uint64_t>(j.at("token_in_sample"));
         state.coin_state = integer<uint64_t>(j.at("coin_state"));
         state.options = options_from_json(j.at("options"));
+        if (j.contains("positions")) state.positions = integer<int>(j["positions"]);
+        if (state.positions < 0) fail("%d positions", state.positions);
         state.scaling = scaling_from_json(j.at("loss_scaling"));
         state.judge.losses.values = window_from_json(j.at("losses"));
         state.judge.norms.values = window_from_json(j.at("norms"));

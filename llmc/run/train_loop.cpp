@@ -172,6 +172,7 @@ void Run<Real>::write_files(int step, const DataPosition& position, WrittenFor r
                      .coin_state = coin_state,
                      .options = options_text(options),
                      .tokenizer = tokenizer,
+                     .positions = inputs.start.state.positions,
                      .scaling = runner.scaling,
                      .judge = judge,
                      .healthy_checkpoint = last_healthy,
@@ -351,7 +352,8 @@ void Run<Real>::sample() {
     const auto goes_on = [&] { return look_for_signals(); };
     uint64_t coins = coin_state;
     if (job.rank == 0)
-        sample_text(g, inputs.tokenizer, options.sample_tokens, options.sampler, coins, goes_on);
+        sample_text(g, inputs.tokenizer, options.sample_tokens, inputs.start.state.positions, options.sampler,
+                    coins, goes_on);
     for (int i = 0; job.rank > 0 && i < options.sample_tokens && goes_on();) i++;
     if (!stopping) next_coin_state = coins;
 }

@@ -39,6 +39,8 @@ struct TrainedModel {
     ModelSource source;
     ModelConfig config = {};
     std::optional<Tokenizer> tokenizer = {};
+
+    int positions() const { return trained_positions(source, config); }
 };
 
 inline TrainedModel open_model(const ModelOptions& options) {
@@ -62,5 +64,6 @@ std::unique_ptr<GPT2<Real>> load_model(TrainedModel& model, LaunchPad* pad,
         if (!model.source.chosen.empty()) print_line(stderr, "%s", model.source.chosen.c_str());
         load_parameters(*g, model.source.path, 42);
     });
+    g->config.max_seq_len = model.positions();  // the other rows of wpe are not used
     return g;
 }
