@@ -560,13 +560,46 @@ TEST(prepare_data, marks_of_end_of_text_end_documents) {
         const ProgramResult result = prepare(folder, all);
         ASSERT_EQ(result.status, 0) << result.err;
         EXPECT_EQ(result.err.find("note"), std::string::npos) << result.err;
-        EXPECT_TRUE(read_shard(folder / "x_train.bin") == tokens_of("^one\n^two^\nthree"));
+        const bool ends_documents = options.size() > 1;  // not a token like another
+        EXPECT_TRUE(read_shard(folder / "x_train.bin") ==
+                    tokens_of(ends_documents ? "^one^two^three" : "^one\n^two^\nthree"));
     }
     write_whole_file(folder / "marked.jsonl", {R"({"text": "one<|endoftext|>two"})", "\n"});
     const ProgramResult lines =
         prepare(folder, {"--field", "text", "--split-documents", "endoftext", folder / "marked.jsonl"});
     ASSERT_EQ(lines.status, 0) << lines.err;
     EXPECT_TRUE(read_shard(folder / "x_train.bin") == tokens_of("^one^two"));
+}
+
+// As people have them: each mark on a line of its own, with or without blank lines. Blocks do not matter.
+TEST(prepare_data, a_newline_next_to_a_mark_belongs_to_it) {
+    for (const std::string line : {"\n", "\r\n"}) {
+        std::string text, expected;
+        for (int i = 0; i < 3000; i++) {
+            const std::string word = "a text," + line + line + "number " + std::to_string(i * i);
+            text += word + line + "<|endoftext|>" + line;
+            expected += "^" + word;
+        }
+        text += line + "  indented" + line + line + "<|endoftext|>" + line + line + "last" + line;
+        expected += "^" + line + "  indented" + line + "^" + line + "last" + line;
+        TextOptions options = {.split = "endoftext"};
+        TemporaryFolder folder;
+        write_whole_file(folder / "text", {text});
+        for (const size_t block_bytes : {1u, 40u, 1u << 20}) {
+            Tokenizer tokenizer = open_tokenizer("bytes");
+            TextReader reader({folder / "text"}, options);
+            reader.block_bytes = block_bytes;
+            reader.tokenizer = &tokenizer;
+            Tokens tokens = {256};
+            for (TextBlock block; reader.next(block); block = {}) {
+                const EncodedBlock encoded = encode_block(block, options, tokenizer);
+                const bool repeats =
+                    !encoded.tokens.empty() && encoded.tokens[0] == 256 && tokens.back() == 256;
+                tokens.insert(tokens.end(), encoded.tokens.begin() + repeats, encoded.tokens.end());
+            }
+            EXPECT_TRUE(tokens == tokens_of(expected)) << block_bytes;
+        }
+    }
 }
 
 // Blocks do not end within a mark or after one that takes the white space behind it.

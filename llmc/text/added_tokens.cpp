@@ -30,6 +30,14 @@ const AddedTokenMatcher::Entry* AddedTokenMatcher::Group::longest_at(std::string
     return nullptr;
 }
 
+// The length of a line end, LF or CRLF, that ends or begins the text; 0: there is none.
+static size_t line_end_before(std::string_view text) {
+    return text.ends_with("\r\n") ? 2 : text.ends_with('\n') ? 1 : 0;
+}
+static size_t line_end_after(std::string_view text) {
+    return text.starts_with("\r\n") ? 2 : text.starts_with('\n') ? 1 : 0;
+}
+
 // Appends the text's parts. A token found and rejected hides the tokens that begin within it.
 void AddedTokenMatcher::split_with(const Group& group, std::string_view text,
                                    std::vector<TextPart>& parts) const {
@@ -45,6 +53,10 @@ void AddedTokenMatcher::split_with(const Group& group, std::string_view text,
             continue;
         while (token.lstrip && start > done && white.ends(text.substr(0, start)))
             start = last_character(text.substr(0, start));
+        if (token.line_ends) {
+            start -= line_end_before(text.substr(done, start - done));
+            end += line_end_after(text.substr(end));
+        }
         if (token.lstrip) start = std::max(done, start);
         while (token.rstrip && white.begins(text.substr(end))) end += character_length(uint8_t(text[end]));
         if (start >= end) continue;  // white space that the last token took

@@ -15,6 +15,7 @@ struct AddedToken {
     bool single_word = false;  // not next to a letter, digit or underscore
     bool lstrip = false;       // takes the white space before it
     bool rstrip = false;       // takes the white space after it
+    bool line_ends = false;    // takes a line end before and one after it
 
     bool operator==(const AddedToken&) const = default;
 };

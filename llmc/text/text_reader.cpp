@@ -166,10 +166,10 @@ static size_t after_blank_line(std::string_view text) {
 // Counts the added tokens in a text that are not found, as ordinary text.
 static void count_marks(std::string_view text, const TextOptions& options, Tokenizer& tokenizer,
                         EncodedBlock& to) {
-    if (options.found() == AddedTokens::all) return;
+    if (options.special_tokens) return;
     for (const TextPart& part : tokenizer.matcher(AddedTokens::all)->split(text)) {
         if (part.token < 0) continue;
-        if (options.found() == AddedTokens::end_of_text && part.token == tokenizer.end_of_text) continue;
+        if (options.found() == AddedTokens::separator && part.token == tokenizer.end_of_text) continue;
         if (to.unused_marks++ == 0) to.first_mark = part.token;
     }
 }

@@ -36,9 +36,9 @@ struct TextOptions {
 
     // The added tokens that are tokens, not text.
     AddedTokens found() const {
-        return special_tokens                        ? AddedTokens::all
-               : split == DocumentSplit::end_of_text ? AddedTokens::end_of_text
-                                                     : AddedTokens::none;
+        const bool separates = split == DocumentSplit::end_of_text;
+        if (special_tokens) return separates ? AddedTokens::all_and_separator : AddedTokens::all;
+        return separates ? AddedTokens::separator : AddedTokens::none;
     }
 };
 

@@ -246,10 +246,14 @@ Tokenizer Tokenizer::copy() const {
 
 const AddedTokenMatcher* Tokenizer::matcher(AddedTokens found) {
     if (found == AddedTokens::none) return nullptr;
-    const bool all = found == AddedTokens::all && !added.empty();
-    const std::vector<AddedToken> end = {{.id = end_of_text, .special = true}};
-    std::unique_ptr<AddedTokenMatcher>& matching = all ? added_matcher : end_of_text_matcher;
-    if (!matching) matching = std::make_unique<AddedTokenMatcher>(all ? added : end, tokens);
+    std::unique_ptr<AddedTokenMatcher>& matching = matchers[int(found)];
+    if (matching) return matching.get();
+    const bool all = found == AddedTokens::all || found == AddedTokens::all_and_separator;
+    const bool separates = found == AddedTokens::separator || found == AddedTokens::all_and_separator;
+    std::vector<AddedToken> searched = {{.id = end_of_text, .special = true}};
+    if (all && !added.empty()) searched = added;
+    for (AddedToken& token : searched) token.line_ends = separates && token.id == end_of_text;
+    matching = std::make_unique<AddedTokenMatcher>(searched, tokens);
     return matching.get();
 }
 

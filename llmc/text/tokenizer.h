@@ -18,8 +18,9 @@
 
 struct BpeEncoder;
 
-// Which texts of added tokens, such as "<|endoftext|>", become these tokens; the others are ordinary text.
-enum class AddedTokens { none, end_of_text, all };
+// Which texts of added tokens, such as "<|endoftext|>", become these tokens; the others are ordinary text. A
+// separator of documents takes a line end before and after it.
+enum class AddedTokens { none, end_of_text, all, separator, all_and_separator };
 
 struct Tokenizer {
     // A pair of tokens that BPE merges.
@@ -67,7 +68,7 @@ struct Tokenizer {
     void encode_text(std::string_view text, std::vector<uint16_t>& out);
 
     std::shared_ptr<BpeEncoder> encoder;  // built by the first encode(); shared, since the type is incomplete
-    std::unique_ptr<AddedTokenMatcher> end_of_text_matcher, added_matcher;
+    std::unique_ptr<AddedTokenMatcher> matchers[5];  // of each AddedTokens but none
 };
 
 // Whether llm.c's file can hold all of the tokenizer.
