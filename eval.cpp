@@ -1,18 +1,22 @@
-// Evaluates a trained GPT-2: loss, perplexity and bits per byte on token shards, and HellaSwag.
+// Evaluates a trained GPT-2: loss, perplexity and bits per byte on token shards or text, and HellaSwag.
 //
 //     eval -e model.bin -i 'data/fineweb_val_*.bin'
+//     eval -e runs/my-text --text other.txt
 //     eval -e model.safetensors --hellaswag hellaswag_val.bin --device gpu --precision bf16 -b 32
 //
-// A shard is divided into sequences of T tokens, the last of which may be shorter. Every token except a
-// shard's first is predicted once, from the tokens before it in its sequence.
+// A shard, or the tokens of a text, are divided into sequences of T tokens, the last of which may be shorter.
+// Every token except the first is predicted once, from the tokens before it in its sequence.
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <optional>
 
+#include "llmc/data/preparation.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/data/token_file.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/options/command_line.h"
+#include "llmc/options/shared_options.h"
 #include "llmc/options/start_program.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/progress.h"
@@ -20,7 +24,8 @@
 
 struct EvalOptions {
     ModelOptions model;
-    std::string data, hellaswag;
+    std::string data, hellaswag, text;
+    TextOptions of_text = {};
     int batch = 4, sequence = 0, max_batches = -1;
 };
 
@@ -58,13 +63,51 @@ struct Sequences {
     }
 };
 
-template <class Real>
-static Score score_shards(GPT2<Real>& g, const std::vector<TokenShard>& shards, int max_batches,
-                          const std::optional<Tokenizer>& tokenizer) {
+// Reads texts as Sequences reads shards, with end-of-text before each document.
+struct TextSequences {
+    std::unique_ptr<TextReader> reader;
+    Tokenizer* tokenizer;
+    int B, T;
+    std::vector<uint16_t> tokens = {};
+    size_t at = 0;  // first token of the next sequence
+    uint64_t skipped_lines = 0;
+
+    // Reads until `wanted` tokens follow, or the text ends.
+    void read(size_t wanted) {
+        for (TextBlock block; tokens.size() - at < wanted && reader->next(block); block = {}) {
+            const EncodedBlock encoded = encode_block(block, reader->options, *tokenizer);
+            skipped_lines += encoded.skipped_lines;
+            tokens.erase(tokens.begin(), tokens.begin() + std::ptrdiff_t(at));
+            at = 0;
+            const uint16_t end = uint16_t(tokenizer->end_of_text);
+            if (encoded.begins_document && (tokens.empty() || tokens.back() != end)) tokens.push_back(end);
+            const bool repeats_end = !encoded.tokens.empty() && !tokens.empty() && encoded.tokens[0] == end &&
+                                     tokens.back() == end;
+            tokens.insert(tokens.end(), encoded.tokens.begin() + repeats_end, encoded.tokens.end());
+        }
+    }
+    bool next(std::vector<int>& inputs, std::vector<int>& targets, std::vector<int>& counts) {
+        std::fill(inputs.begin(), inputs.end(), 0);
+        std::fill(targets.begin(), targets.end(), 0);
+        for (int row = 0; row < B; row++) {
+            read(size_t(T) + 1);
+            const size_t left = tokens.size() - std::min(tokens.size(), at + 1);
+            counts[row] = int(std::min<size_t>(T, left));
+            const auto first = tokens.begin() + std::ptrdiff_t(at);
+            std::copy_n(first, counts[row], inputs.begin() + size_t(row) * T);
+            if (counts[row]) std::copy_n(first + 1, counts[row], targets.begin() + size_t(row) * T);
+            at += counts[row];
+        }
+        return counts[0] > 0;
+    }
+};
+
+template <class Real, class Source>
+static Score score(GPT2<Real>& g, Source& sequences, int max_batches,
+                   const std::optional<Tokenizer>& tokenizer) {
     const int B = g.B, T = g.T;
     std::vector<int> inputs(size_t(B) * T), targets(inputs.size()), counts(B);
     std::vector<float> losses(inputs.size());
-    Sequences sequences = {.shards = shards, .B = B, .T = T, .vocab_size = g.config.vocab_size};
     Score score;
     for (int batch = 0; batch != max_batches && sequences.next(inputs, targets, counts); batch++) {
         gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
@@ -113,6 +156,24 @@ static std::vector<TokenShard> open_shards(const EvalOptions& options, TrainedMo
     return shards;
 }
 
+// The texts of --text. Documents end as they did in the model's training on a text, unless an option says it.
+static TextSequences open_texts(const EvalOptions& options, TrainedModel& model) {
+    if (!model.tokenizer)
+        fail("--text: the tokenizer of %s is not known: name it with --tokenizer", model.source.name.c_str());
+    PreparationOptions text = {options.of_text};
+    if (text.split == DocumentSplit::automatic)
+        text.split = text.field.empty() ? model.source.split : DocumentSplit::none;
+    text.files = {options.text};
+    const FoundText found = find_text(text);
+    note_left_out(found);
+    TextSequences sequences = {std::make_unique<TextReader>(found.files, text), &*model.tokenizer,
+                               options.batch, options.sequence};
+    sequences.reader->tokenizer = &*model.tokenizer;
+    sequences.read(2);
+    if (sequences.tokens.size() < 2) fail("--text %s has no text", options.text.c_str());
+    return sequences;
+}
+
 template <class Real>
 static void evaluate(const EvalOptions& options, TrainedModel& model) {
     const ModelConfig& config = model.config;
@@ -124,11 +185,17 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
     std::vector<HellaSwagExample> examples;
     if (!options.hellaswag.empty()) examples = read_hellaswag(options.hellaswag, config.vocab_size);
 
+    std::optional<TextSequences> texts;
+    if (!options.text.empty()) texts = open_texts(options, model);
     const auto pad = open_device(options.model.device, {}, stderr);
     const auto allocate = [&](GPT2<Real>& g) { gpt2_allocate(g, options.batch, options.sequence, false); };
     const auto g = load_model<Real>(model, pad.get(), allocate);
     allocate(*g);
-    if (!shards.empty()) print_score(score_shards(*g, shards, options.max_batches, model.tokenizer));
+    Sequences sequences = {shards, options.batch, options.sequence, config.vocab_size};
+    if (!shards.empty()) print_score(score(*g, sequences, options.max_batches, model.tokenizer));
+    if (texts) print_score(score(*g, *texts, options.max_batches, model.tokenizer));
+    if (texts && texts->skipped_lines)
+        print_line(stderr, "note: bad lines left out: %llu", (unsigned long long)texts->skipped_lines);
     if (examples.empty()) return;
     print_hellaswag(*score_hellaswag(*g, examples, nullptr, [] { return true; }));
 }
@@ -136,6 +203,9 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
 static void add_options(CommandLine& line, EvalOptions& o) {
     add_model_options(line, o.model);
     line.add("-i,--data", o.data, "token shards: a file or a quoted glob pattern").is(PathKind::pattern);
+    line.add("--text", o.text, "a text, or a folder of texts, for the model's own tokenizer")
+        .is(PathKind::text);
+    add_text_options(line, o.of_text);
     line.add("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag").is(PathKind::file);
     line.add("-b,--batch-size bs batch micro-batch", o.batch, "sequences per batch (B)").between(1, 1 << 20);
     line.add("-t,--sequence-length block-size context seq-len ctx max-length n-ctx", o.sequence,
@@ -147,11 +217,11 @@ static void add_options(CommandLine& line, EvalOptions& o) {
 int main(int argc, char** argv) {
     start_program(argv);
     EvalOptions options;
-    CommandLine line("eval", "Evaluates a trained GPT-2 on token shards and on HellaSwag.");
+    CommandLine line("eval", "Evaluates a trained GPT-2 on token shards, texts and HellaSwag.");
     add_options(line, options);
     return line.run(argc, argv, [&] {
-        if (options.data.empty() && options.hellaswag.empty())
-            fail("nothing to evaluate on: give token shards with -i, or --hellaswag FILE");
+        if (options.data.empty() && options.hellaswag.empty() && options.text.empty())
+            fail("nothing to evaluate on: give token shards with -i, --text FILE, or --hellaswag FILE");
         TrainedModel model = open_model(options.model);
         const ModelConfig& config = model.config;
         if (options.sequence == 0) options.sequence = model.positions();

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "llmc/base/file.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/model/initialize.h"
+#include "tests/compressed.h"
 #include "tests/run_program.h"
 #include "tests/token_shard.h"
 
@@ -68,6 +70,33 @@ TEST(Eval, LossPerplexityAndBitsPerByte) {
     }
 }
 
+// A text gives what its shards give, whatever the sizes of blocks, and however the file is compressed.
+TEST(Eval, TextsAsTheirShards) {
+    TemporaryFolder folder;
+    std::filesystem::create_directories(folder / "texts");
+    std::string text;
+    for (int i = 0; i < 30000; i++) text += "line " + std::to_string(i) + (i % 7 ? "\n" : "\n\n");
+    write_whole_file(folder / "texts/a.txt", {text});
+    write_whole_file(folder / "texts/b.txt.gz", {gzip("another text, " + text.substr(0, 5000))});
+    const auto eval = [&](const std::vector<std::string>& options) {
+        const ProgramResult result = run_program(
+            with({program, "-e", tiny, "--device", "cpu", "--tokenizer", "bytes", "-b", "64"}, options));
+        EXPECT_EQ(result.status, 0) << result.err;
+        return result.out;
+    };
+    for (const char* split : {"none", "blank-line"}) {
+        ASSERT_EQ(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x",
+                               "--split-documents", split, folder / "texts"})
+                      .status,
+                  0);
+        const std::string shards = eval({"-i", folder / "x_train.bin"});
+        EXPECT_EQ(eval({"--text", folder / "texts", "--split-documents", split}), shards);
+        EXPECT_NE(eval({"--text", folder / "texts/a.txt", "--split-documents", split}), shards);
+        EXPECT_EQ(eval({"--text", folder / "texts", "--split-documents", split, "-m", "3"}),
+                  eval({"-i", folder / "x_train.bin", "-m", "3"}));
+    }
+}
+
 TEST(Eval, HellaSwagOfACheckpoint) {
     TemporaryFolder folder;
     const ModelConfig config = parse_descriptor(tiny);
@@ -93,6 +122,8 @@ TEST(Eval, BadInputGivesOneLineAndStatus1) {
     const std::vector<std::vector<std::string>> cases = {
         {},
         {"-e", tiny},
+        {"-e", tiny, "--text", folder / "missing"},
+        {"-e", tiny, "--text", good},
         {"-i", good},
         {"-e", tiny, "-i", folder / "missing*.bin"},
         {"-e", tiny, "-i", folder / "one.bin"},

@@ -132,6 +132,21 @@ TEST_F(TextRun, LongSequencesAreTaken) {
     EXPECT_TRUE(contains(run.out, " x 512 = ")) << run.out;
 }
 
+// Documents end as in the run, with its own tokenizer.
+TEST_F(TextRun, EvaluatesAnyText) {
+    train("my.txt", {"-o", "run"});
+    const auto eval = [&](const Words& options) {
+        const ProgramResult result = run_program(with({"env", "-C", folder.path, BINARY_DIR "/eval", "-e",
+                                                       "run", "--device", "cpu", "--text", "my.txt"},
+                                                      options));
+        EXPECT_EQ(result.status, 0) << result.err;
+        return result.out;
+    };
+    EXPECT_TRUE(contains(eval({}), " bits per byte"));
+    EXPECT_EQ(eval({}), eval({"--split-documents", "blank-line"}));
+    EXPECT_NE(eval({}), eval({"--split-documents", "none"}));
+}
+
 TEST_F(TextRun, AnEmptyFolderIsRefused) {
     expect_refused({"--text", "my.txt", "-o", ""}, "-o is empty: a run on a text needs a folder");
 }

@@ -360,7 +360,7 @@ FoundText find_text(const PreparationOptions& options) {
     return found;
 }
 
-static void note_left_out(const FoundText& found) {
+void note_left_out(const FoundText& found) {
     if (found.left_out)
         print_line(stderr, "note: %llu %s left out of folders; the first: %s",
                    (unsigned long long)found.left_out, found.left_out == 1 ? "entry was" : "entries were",

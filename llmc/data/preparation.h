@@ -38,3 +38,4 @@ struct FoundText {
     std::string first_left_out;  // and why
 };
 FoundText find_text(const PreparationOptions& options);
+void note_left_out(const FoundText& found);  // prints a line if there is something

@@ -40,17 +40,6 @@ static KnownRun find_run(const ModelSource& model) {
     return {folder, step, parse_json_object(read_run(folder, step), path)};
 }
 
-// The value of an option in the run's state; "" if it is not there or was not given.
-static std::string option_value(const KnownRun& run, const std::string& name) {
-    for (const nlohmann::json& line : run.state.value("options", nlohmann::json::array())) {
-        if (!line.is_string() || !line.get<std::string>().starts_with(name)) continue;
-        for (const TomlEntry& entry : read_toml(line.get<std::string>(), run_path(run.folder, run.step)))
-            if (entry.name == name && entry.values.size() == 1)
-                return entry.values[0] == "-1" ? "" : entry.values[0];  // -1: chosen by the program
-    }
-    return "";
-}
-
 // The last loss of a kind in main.log up to the model's step: "0.2737 (step 150)"; "" if there is none.
 static std::string last_loss(const KnownRun& run, const char* kind) {
     const std::string path = run.folder + "/main.log";
@@ -72,7 +61,9 @@ static std::string row(const char* name, const std::string& value) {
 }
 
 static std::string data_name(const KnownRun& run, const char* option) {
-    return fs::path(option_value(run, option)).filename().generic_string();
+    return fs::path(recorded_option(run.state, option, run_path(run.folder, run.step)))
+        .filename()
+        .generic_string();
 }
 
 static std::string training_table(const KnownRun& run) {
@@ -94,7 +85,7 @@ static std::string training_table(const KnownRun& run) {
     for (const char* option :
          {"batch-size", "sequence-length", "total-batch-size", "learning-rate", "lr-scheduler",
           "warmup-steps", "final-lr-fraction", "weight-decay", "dropout", "precision", "seed"})
-        table += row(option, option_value(run, option));
+        table += row(option, recorded_option(run.state, option, run_path(run.folder, run.step)));
     return table;
 }
 

@@ -7,12 +7,23 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/toml.h"
 #include "llmc/base/utf8.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 #include "llmc/text/bpe_trainer.h"
 
 namespace fs = std::filesystem;
+
+std::string recorded_option(const nlohmann::json& run, const std::string& name, const std::string& path) {
+    for (const nlohmann::json& line : run.value("options", nlohmann::json::array())) {
+        if (!line.is_string() || !line.get<std::string>().starts_with(name)) continue;
+        for (const TomlEntry& entry : read_toml(line.get<std::string>(), path))
+            if (entry.name == name && entry.values.size() == 1)
+                return entry.values[0] == "-1" ? "" : entry.values[0];  // -1: chosen by the program
+    }
+    return "";
+}
 
 // Takes what a run's JSON object says about the model.
 static void take_record(ModelSource& model, const std::string& run, const std::string& path) {
@@ -24,6 +35,14 @@ static void take_record(ModelSource& model, const std::string& run, const std::s
     if (!positions.is_number_unsigned() || positions > 1 << 20)
         fail("%s was not written by this program: positions", path.c_str());
     model.positions = positions;
+    if (recorded_option(object, "text", path).empty()) return;
+    const std::vector<std::string>& names = document_split_names;
+    const auto found =
+        std::find(names.begin(), names.end(), recorded_option(object, "split-documents", path));
+    if (found != names.end()) model.split = DocumentSplit(found - names.begin());
+    const bool is_text = recorded_option(object, "field", path).empty();
+    if (model.split == DocumentSplit::automatic)
+        model.split = is_text ? DocumentSplit::blank_line : DocumentSplit::none;
 }
 
 // What the files beside model.safetensors say.

@@ -2,20 +2,23 @@
 // model.safetensors or its folder, or the descriptor of a new model.
 #pragma once
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
 #include "llmc/model/model_config.h"
+#include "llmc/text/text_reader.h"
 #include "llmc/text/tokenizer_info.h"
 
 struct ModelSource {
-    std::string name;                        // as -e gives it, for messages
-    std::string path;                        // of the model's file, or the descriptor
-    bool is_file = false;                    // false: a new model
-    std::optional<TokenizerInfo> tokenizer;  // that made its training data, if a file beside it says
-    std::string chosen;                      // of a run's folder: a line that says which checkpoint it is
-    bool has_unusable_tokenizer = false;     // a file beside it holds one that this program cannot read
-    int positions = 0;                       // trained so far, as its run says; 0: all of the model's
+    std::string name;                           // as -e gives it, for messages
+    std::string path;                           // of the model's file, or the descriptor
+    bool is_file = false;                       // false: a new model
+    std::optional<TokenizerInfo> tokenizer;     // that made its training data, if a file beside it says
+    std::string chosen;                         // of a run's folder: a line that says which checkpoint it is
+    bool has_unusable_tokenizer = false;        // a file beside it holds one that this program cannot read
+    int positions = 0;                          // trained so far, as its run says; 0: all of the model's
+    DocumentSplit split = DocumentSplit::none;  // of its run's text, if it had --text
 };
 
 // Finds the model's file. Of a run's folder, this is the checkpoint with the lowest validation loss, or the
@@ -30,6 +33,10 @@ void read_found_model(ModelSource& model, const std::function<void()>& read);
 
 // The model's shape, from its file or descriptor.
 ModelConfig read_shape(const ModelSource& model);
+
+// The value of an option in a run's JSON object, which is in the file `path`; "" if it is not there or was
+// not given.
+std::string recorded_option(const nlohmann::json& run, const std::string& name, const std::string& path);
 
 // The positions that may be used: those after the longest sequences of its training are still random.
 int trained_positions(const ModelSource& model, const ModelConfig& config);
