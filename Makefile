@@ -82,8 +82,8 @@ browser: setup
 torture: build ## inject every fault into small runs, where tests take a sample; about half an hour
 	@dev/torture.sh build
 
-bench: build ## run every layer's benchmark; results in build/bench/*.json; ARGS=--benchmark_filter=...
-	@dev/bench.sh $(ARGS)
+bench: build ## time every version of every kernel; ARGS="--filter REGEX --json FILE"
+	@build/bench $(ARGS)
 
 report: build ## measure the device in 10 minutes: runs/report/report.html; QUICK=1: 1 minute; ARGS=options
 	@build/report $(if $(QUICK),--quick) $(ARGS)

@@ -99,7 +99,7 @@ targets_of() {
     local programs='tiny_run.h|BINARY_DIR "/[a-z_0-9]+"|\$BIN/[a-z_0-9]+'
     for name in $(cd "$source" && grep -ohE "$programs" "${files[@]}" |
         sed 's,.*/,,; s/"//; s/tiny_run.h/train_gpt2/' | sort -u); do
-        for sources in "$source" "$source/data" "$source/dev/report"; do
+        for sources in "$source" "$source/data" "$source/dev/report" "$source/dev/vulkan"; do
             [ ! -e "$sources/$name.cpp" ] || echo "$name"
         done
     done

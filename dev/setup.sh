@@ -61,9 +61,7 @@ xvfb                     command  Xvfb
 dpkg-dev                 command  dpkg-source
 '
 test_needs='
-gnuplot-nox              command  gnuplot
 libgtest-dev             header   gtest/gtest.h
-libbenchmark-dev         header   benchmark/benchmark.h
 vulkan-validationlayers  file     /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json
 libopenmpi-dev           file     /usr/include/*/mpi/mpi.h
 openmpi-bin              command  mpirun
@@ -119,7 +117,7 @@ name_homebrew_packages() {
     local package missing=''
     have brew || die "install Homebrew, then run this again"
     for package in cmake ninja glslang spirv-tools vulkan-headers vulkan-loader molten-vk pcre2 xxhash zstd \
-        nlohmann-json tomlplusplus libomp googletest google-benchmark gnuplot; do
+        nlohmann-json tomlplusplus libomp googletest; do
         brew list --versions "$package" >/dev/null 2>&1 || missing="$missing $package"
     done
     [ -z "$missing" ] || die "packages are missing: brew install$missing"

@@ -24,6 +24,6 @@ for name in PCRE2_LIBRARY ZLIB_LIBRARY ZSTD_LIBRARY EDIT_SHARED BENCHMARK_LIBRAR
     options+=("-D$name=/none")
 done
 cmake -S "$source" -B "$build" -G Ninja "${options[@]}"
-mapfile -t objects < <(ninja -C "$build" -t targets all | sed -n 's/^\(.*\.o\): .*/\1/p' | grep -v /bench_)
+mapfile -t objects < <(ninja -C "$build" -t targets all | sed -n 's/^\(.*\.o\): .*/\1/p')
 [ ${#objects[@]} -gt 150 ]
 ninja -C "$build" -k 0 "${objects[@]}"

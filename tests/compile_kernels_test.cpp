@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "dev/report/compile_kernel.h"
+#include "dev/vulkan/compile_kernel.h"
 #include "tests/run_program.h"
 
 static const std::string with_device = SOURCE_DIR "/.tools/bin/with-device";

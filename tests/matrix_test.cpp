@@ -29,7 +29,7 @@ TEST_F(CooperativeMatrix, fp32_gemms) {
 
 TEST_F(CooperativeMatrix, every_kernel) {
     setenv("LAUNCHPAD_FP16_PIECES", "1", 1);
-    expect_success("every_kernel_test", "*");
+    expect_success("kernel_cases_test", "KernelTable.*");
     unsetenv("LAUNCHPAD_FP16_PIECES");
 }
 
@@ -45,9 +45,12 @@ TEST_F(CooperativeMatrix, attention) { run_tests("attention_test", "AttentionGpu
 TEST_F(CooperativeMatrix, step) { run_tests("train_step_test", "TrainStep"); }
 
 TEST_F(CooperativeMatrix, peak) {
-    const ProgramResult kernel = run("report_peak_test", {"--gtest_filter=ReportPeak.CooperativeMatrix*"});
+    const ProgramResult kernel =
+        run("report_sections_test", {"--gtest_filter=PeakKernels.CooperativeMatrices*"});
     EXPECT_NE(kernel.out.find("[  PASSED  ] 1 test"), std::string::npos) << kernel.out;
-    const ProgramResult measured = run("peak", {"--quick", "--device", device_option()});
+    TemporaryFolder folder;
+    const ProgramResult measured =
+        run("report", {"--quick", "--device", device_option(), "--only", "peak", "--out", folder.path});
     EXPECT_NE(measured.out.find("Cooperative matrices (tensor cores), by kernel configuration"),
               std::string::npos)
         << measured.out;

@@ -44,12 +44,11 @@ static std::vector<Writer> writers(const std::string& folder) {
          {BINARY_DIR "/train_gpt2", "-e", "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257",
           "--tokenizer", "bytes", "--export", "gguf"},
          ""}};
-    if (fs::exists(BINARY_DIR "/dispatch_overhead"))  // built with the benchmarks
-        all.push_back(
-            {"dispatch_overhead",
-             ".json",
-             {BINARY_DIR "/dispatch_overhead", "--device", "cpu", "--quick", "--seconds", "1", "--json"},
-             ""});
+    if (fs::exists(BINARY_DIR "/bench"))  // built with the benchmarks
+        all.push_back({"bench",
+                       ".json",
+                       {BINARY_DIR "/bench", "--device", "cpu", "--filter", "sum_losses/cpu", "--json"},
+                       ""});
     return all;
 }
 
@@ -281,8 +280,7 @@ TEST(Outputs, LocksReplaceNoFileOfOthers) {
         {"hf/.export.tmp", {BINARY_DIR "/train_gpt2", "-e", shape, "--export", "hf", folder / "hf"}}};
     if (fs::exists(BINARY_DIR "/report"))
         all.push_back({"report.tmp",
-                       {BINARY_DIR "/report", "--device", "cpu", "--out", folder.path, "--only", "peak",
-                        "--programs", "/none"}});
+                       {BINARY_DIR "/report", "--device", "cpu", "--out", folder.path, "--only", "peak"}});
     create_folders(folder / "hf");
     for (const auto& [name, command] : all) {
         write_whole_file(folder / name, {"my notes\n"});

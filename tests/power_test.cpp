@@ -6,8 +6,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "dev/report/process.h"
 #include "llmc/base/os.h"
+#include "tests/process.h"
 #include "tests/run_program.h"
 
 namespace fs = std::filesystem;
@@ -144,7 +144,6 @@ TEST(Power, NvmlIsShutDown) {
         EXPECT_EQ(users(), 1);
     }
     EXPECT_EQ(users(), 0);
-    close_library(library);
 }
 
 static void sleep_seconds(double seconds) {

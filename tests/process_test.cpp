@@ -1,5 +1,5 @@
 // Starting programs: a start that fails leaves no descriptor open.
-#include "dev/report/process.h"
+#include "tests/process.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "dev/report/process.h"
 #include "llmc/base/os.h"
+#include "tests/process.h"
 
 struct ProgramResult {
     int status;       // exit status; 128 + signal number if a signal killed it
@@ -66,7 +66,7 @@ inline ProgramResult run_program(std::vector<std::string> argv, SendSignal signa
     return result;
 }
 
-// Whether the program is there and ends with status 0, as {"gnuplot", "--version"} does.
+// Whether the program is there and ends with status 0, as {"mpirun", "--version"} does.
 inline bool program_succeeds(std::vector<std::string> argv) {
     try {
         return run_program(std::move(argv)).status == 0;

@@ -673,12 +673,10 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
     if (file_exists(bin("train_step")))
         expect_refused({bin("train_step"), "--step", "3"}, {"did you mean --steps?"});
     expect_refused({bin("eval"), "--simd", "avx9"}, {"--simd: avx9 is none of auto, "});
-    if (file_exists(bin("bench_gelu_forward"))) {
-        setenv("LLMC_SIMD", "avx9", 1);
-        expect_refused({bin("bench_gelu_forward")}, {"benchmark: LLMC_SIMD: avx9 is none of auto, "});
-        setenv("LLMC_SIMD", "", 1);  // as if unset
-        EXPECT_EQ(run_program({bin("bench_gelu_forward"), "--benchmark_list_tests"}).status, 0);
-        unsetenv("LLMC_SIMD");
+    if (file_exists(bin("bench"))) {
+        expect_refused({bin("bench"), "--filter", "no such row", "--device", "cpu"},
+                       {"--filter no such row: no row has such a name"});
+        expect_refused({bin("bench"), "--filter", "(", "--device", "cpu"}, {"--filter (: "});
     }
     expect_refused({bin("generate"), "--tempratur", "3"}, {"did you mean --temperature?"});
     expect_refused({bin("eval"), "-e", "d6", "-b", "0"}, {"--batch-size: 0 is not 1 to 1048576"});
@@ -759,18 +757,23 @@ TEST_F(Journey, TheLastValueOfAnOptionCounts) {
 
 TEST_F(Journey, ABenchmarkMeasuresKernelsAndTheCpu) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
-    const std::string benchmark = bin("bench_gelu_forward");
+    const std::string benchmark = bin("bench");
     if (!file_exists(benchmark)) GTEST_SKIP() << "built without benchmarks";
     const ProgramResult run =
-        run_program({benchmark, "--device", device(), "--benchmark_filter=forward2/fp32/block:64|_cpu/fp32"});
+        run_program({benchmark, "--device", device(), "--filter",
+                     "gelu_forward/(gelu_forward2/fp32/block:64|cpu/fp32)", "--json", folder / "bench.json"});
     EXPECT_EQ(run.status, 0) << run.err;
-    for (const char* part : {"gelu_forward2/fp32/block:64/", "gelu_forward_cpu/fp32/", " GB/s=", " %peak="})
+    for (const char* part :
+         {"gelu_forward2/fp32/block:64/", "gelu_forward/cpu/fp32/", " GB/s ", " % of peak"})
         EXPECT_TRUE(contains(run.out, part)) << part << "\n" << run.out;
     EXPECT_FALSE(contains(run.out, "bf16")) << run.out;
-    const ProgramResult cpu = run_program({benchmark, "--device", "cpu"});
+    const ProgramResult cpu = run_program({benchmark, "--device", "cpu", "--filter", "gelu_forward"});
     EXPECT_EQ(cpu.status, 0) << cpu.err;
-    EXPECT_TRUE(contains(cpu.out, "gelu_forward_cpu/fp32/")) << cpu.out;
+    EXPECT_TRUE(contains(cpu.out, "gelu_forward/cpu/fp32/")) << cpu.out;
     EXPECT_FALSE(contains(cpu.out, "gelu_forward1")) << cpu.out;
+    const ProgramResult same =
+        run_program({bin("report"), "--compare", folder / "bench.json", folder / "bench.json"});
+    EXPECT_TRUE(contains(same.out, "the same within 2 % in 4;")) << same.out << same.err;
 }
 
 TEST_F(Journey, ProgramsWithoutKernelsRunOnTheCpu) {

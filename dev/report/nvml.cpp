@@ -9,41 +9,34 @@
 using Handle = struct NvmlDevice*;
 using Status = int;  // 0: success
 
-// Initializes the library for the lifetime of the object.
+// Initializes the library for the lifetime of the object. The library stays open.
 struct Nvml {
-    void* library = nullptr;
-    Status (*init)() = nullptr;
-    Status (*shutdown)() = nullptr;
-    Status (*count)(unsigned*) = nullptr;
-    Status (*by_index)(unsigned, Handle*) = nullptr;
-    Status (*by_pci)(const char*, Handle*) = nullptr;
-    Status (*name)(Handle, char*, unsigned) = nullptr;
-    Status (*millijoules)(Handle, unsigned long long*) = nullptr;  // null in old versions
-    Status (*milliwatts)(Handle, unsigned*) = nullptr;
-    bool ready = false;
+    void* library;
+    bool ready;
+
+    template <class Function>
+    Function* find(const char* symbol) const {
+        return library ? reinterpret_cast<Function*>(find_in_library(library, symbol)) : nullptr;
+    }
+    Status (*init)() = find<Status()>("nvmlInit_v2");
+    Status (*shutdown)() = find<Status()>("nvmlShutdown");
+    Status (*count)(unsigned*) = find<Status(unsigned*)>("nvmlDeviceGetCount_v2");
+    Status (*by_index)(unsigned, Handle*) = find<Status(unsigned, Handle*)>("nvmlDeviceGetHandleByIndex_v2");
+    Status (*by_pci)(const char*,
+                     Handle*) = find<Status(const char*, Handle*)>("nvmlDeviceGetHandleByPciBusId_v2");
+    Status (*name)(Handle, char*, unsigned) = find<Status(Handle, char*, unsigned)>("nvmlDeviceGetName");
+    Status (*millijoules)(Handle, unsigned long long*) =  // null in old versions
+        find<Status(Handle, unsigned long long*)>("nvmlDeviceGetTotalEnergyConsumption");
+    Status (*milliwatts)(Handle, unsigned*) = find<Status(Handle, unsigned*)>("nvmlDeviceGetPowerUsage");
 
     explicit Nvml(const std::string& path) : library(open_library(path.c_str())) {
-        if (!library) return;
-        find(init, "nvmlInit_v2");
-        find(shutdown, "nvmlShutdown");
-        find(count, "nvmlDeviceGetCount_v2");
-        find(by_index, "nvmlDeviceGetHandleByIndex_v2");
-        find(by_pci, "nvmlDeviceGetHandleByPciBusId_v2");
-        find(name, "nvmlDeviceGetName");
-        find(millijoules, "nvmlDeviceGetTotalEnergyConsumption");
-        find(milliwatts, "nvmlDeviceGetPowerUsage");
         ready = init && shutdown && count && by_index && by_pci && name && milliwatts && init() == 0;
     }
     ~Nvml() {
         if (ready) shutdown();
-        if (library) close_library(library);
     }
     Nvml(const Nvml&) = delete;
 
-    template <class Function>
-    void find(Function& function, const char* symbol) {
-        function = reinterpret_cast<Function>(find_in_library(library, symbol));
-    }
     double joules(Handle gpu) const {
         unsigned long long used = 0;
         return millijoules && millijoules(gpu, &used) == 0 ? 1e-3 * double(used) : NAN;
@@ -71,6 +64,7 @@ static Handle find_gpu(const Nvml& nvml, const DeviceInfo& device) {
 
 NvmlGpu find_nvml_gpu(const DeviceInfo& device, const std::string& library) {
     const auto nvml = std::make_shared<Nvml>(library);
+    if (!nvml->ready && library == nvml_libraries[0]) return find_nvml_gpu(device, nvml_libraries[1]);
     if (!nvml->ready) return {};
     Handle gpu = find_gpu(*nvml, device);
     if (!gpu || !std::isfinite(nvml->watts(gpu))) return {};

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "dev/report/process.h"
 #include "llmc/launchpad/device.h"
 
 // The readings of one GPU; the functions return NaN if the library reports an error.
@@ -16,6 +15,8 @@ struct NvmlGpu {
     explicit operator bool() const { return bool(watts); }
 };
 
+inline const char* const nvml_libraries[] = {"libnvidia-ml.so.1", "nvml.dll"};  // Linux, Windows
+
 // The GPU at the Vulkan device's PCI address, or else the only one with the device's name. None if the
 // library or the GPU is missing, or several GPUs have the name.
-NvmlGpu find_nvml_gpu(const DeviceInfo& device, const std::string& library = nvml_library);
+NvmlGpu find_nvml_gpu(const DeviceInfo& device, const std::string& library = nvml_libraries[0]);

@@ -4,15 +4,10 @@
 #include <string>
 
 #include "dev/report/report_file.h"
+#include "llmc/base/svg_plot.h"
 
-// The page. If gnuplot is missing or fails, the page says so once and has tables only; `problem` receives the
-// message.
-std::string report_page(const Report& report, std::string& problem);
+std::string report_page(const Report& report);
 
-// The best results of a table, in its first column where more is better, or else the first where less is
-// better. One result for each combination of textual keys ("GPU", "bf16"), the best over its numeric keys
-// (sizes).
-struct Highlight {
-    std::string what, value, unit, where;  // "GPU bf16", "294.0", "TFLOP/s", "size 4096"
-};
-std::vector<Highlight> highlights(const Table& table);
+// The curves of a plot, in the order of the table, sorted by x. Cells that are not numbers are skipped, on
+// logarithmic axes also numbers that are not positive.
+std::vector<PlotCurve> plot_curves(const Table& table, const Plot& plot);

@@ -32,16 +32,7 @@ a { color: var(--link); }
 nav { display: flex; flex-wrap: wrap; gap: 6px 18px; margin-top: 14px; font-size: 15px; }
 section { margin-top: 52px; scroll-margin-top: 16px; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; min-width: 0; }
-.summary { columns: 320px; column-gap: 16px; margin-top: 28px; }
-.summary .card { padding: 14px 16px 12px; margin-bottom: 16px; break-inside: avoid; }
-.best { display: grid; grid-template-columns: minmax(0, 1fr) auto; gap: 0; margin: 8px 0 0; font-size: 15px; }
-.best > div { display: contents; }
-.best dt, .best dd { margin: 0; padding: 5px 0; border-top: 1px solid var(--line); }
-.best dt { overflow-wrap: anywhere; }
-.best dd { padding-left: 12px; text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-.best b { font-weight: 650; }
-.best small, .more { color: var(--quiet); font-size: 13px; }
-.best dt small { display: block; line-height: 1.3; }
+.more { color: var(--quiet); font-size: 13px; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 16px;
   margin-top: 18px; }
 figure { margin: 0; padding: 14px 16px 12px; max-width: 540px; }
@@ -58,6 +49,7 @@ figure svg .gridline { stroke: var(--line); }
 summary { cursor: pointer; font-weight: 650; overflow-wrap: anywhere; }
 summary .quiet { font-weight: 400; }
 .wide { overflow-x: auto; margin: 10px -16px 0; padding: 0 16px; }
+.card > .wide { margin: 0; padding: 8px 16px; }
 table { border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums; line-height: 1.4; }
 th, td { padding: 5px 10px; text-align: right; white-space: nowrap; vertical-align: bottom; }
 th:first-child, td:first-child { padding-left: 8px; }
@@ -68,19 +60,9 @@ tbody tr:nth-child(even) { background: var(--stripe); }
 tbody tr:last-child td { border-bottom: none; }
 details .note { width: 0; min-width: 100%; color: var(--quiet); font-size: 14.5px; margin-top: 10px; }
 .t { text-align: left; }
-pre {
-  margin: 12px 0 0; padding: 9px 12px; overflow-x: auto; font-size: 13.5px; background: var(--card);
-  border: 1px solid var(--line); border-radius: 8px;
-}
-code, pre { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .bad {
   margin-top: 14px; padding: 10px 14px; border-radius: 8px; background: var(--bad-back); color: var(--bad);
 }
-.facts { display: grid; grid-template-columns: minmax(110px, max-content) minmax(0, 1fr); gap: 0 20px;
-  margin: 14px 0 0; padding: 8px 16px; font-size: 15px; }
-.facts > div { display: contents; }
-.facts dt, .facts dd { margin: 0; padding: 5px 0; overflow-wrap: anywhere; }
-.facts dt { color: var(--quiet); }
 @media (max-width: 600px) {
   main { padding: 24px 14px 48px; }
   h1 { font-size: 26px; }

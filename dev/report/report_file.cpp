@@ -2,125 +2,225 @@
 #include "dev/report/report_file.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
-#include "dev/report/json_members.h"
 #include "llmc/base/error.h"
-#include "llmc/base/file.h"
 #include "llmc/base/json.h"
 
 using nlohmann::json;
 
-static json facts_to_json(const std::vector<Fact>& facts) {
+// --- writing ---
+
+static json to_json(const Cell& cell) {
+    if (cell.is_null()) return nullptr;
+    if (cell.is_text()) return cell.text();
+    return cell.is_integer() ? json(cell.integer()) : json(cell.number());
+}
+
+static json to_json(const Column& column) {
+    json object = {{"name", column.name}, {"digits", column.digits}};
+    if (!column.unit.empty()) object["unit"] = column.unit;
+    if (column.key) object["key"] = true;
+    if (column.better != Better::neither) object["better"] = column.better == Better::more ? "more" : "less";
+    return object;
+}
+
+template <class T>
+static json to_json(const std::vector<T>& values) {
+    json array = json::array();
+    for (const T& value : values) array.push_back(to_json(value));
+    return array;
+}
+
+static json to_json(const Table& table) {
+    return {{"name", table.name},
+            {"title", table.title},
+            {"note", table.note},
+            {"columns", to_json(table.columns)},
+            {"rows", to_json(table.rows)}};
+}
+
+static json to_json(const Plot& plot) {
+    return {{"table", plot.table},   {"title", plot.title}, {"x", plot.x},        {"y", plot.y},
+            {"curves", plot.curves}, {"log_x", plot.log_x}, {"log_y", plot.log_y}};
+}
+
+static json to_json(const std::vector<Fact>& facts) {
     json object = json::object();
-    for (const Fact& fact : facts) object[fact.name] = cell_to_json(fact.value);
+    for (const Fact& fact : facts) object[fact.name] = to_json(fact.value);
     return object;
 }
 
-// Members that are no text, number or null do not occur in a machine's description and are dropped.
-static std::vector<Fact> facts_from_json(const json& object) {
-    std::vector<Fact> facts;
-    for (const auto& [name, value] : object.items())
-        if (value.is_string() || value.is_number() || value.is_null())
-            facts.push_back({name, cell_from_json(value)});
-    return facts;
-}
-
-static json machine_to_json(const std::optional<Machine>& machine) {
+static json to_json(const std::optional<Machine>& machine) {
     if (!machine) return nullptr;
-    json object = facts_to_json(machine->host);
-    object["gpu"] = machine->gpu ? facts_to_json(*machine->gpu) : json();
+    json object = to_json(machine->host);
+    object["gpu"] = machine->gpu ? to_json(*machine->gpu) : json();
     return object;
 }
 
-static Machine machine_from_json(json object) {
-    Machine machine;
-    if (const json gpu = object.value("gpu", json()); gpu.is_object()) machine.gpu = facts_from_json(gpu);
-    object.erase("gpu");
-    machine.host = facts_from_json(object);
-    return machine;
-}
-
-static json part_to_json(const ReportPart& part) {
-    json tables = json::array(), plots = json::array();
-    for (const Table& table : part.tables) tables.push_back(table_to_json(table));
-    for (const Plot& plot : part.plots) plots.push_back(plot_to_json(plot));
-    return {{"program", part.program}, {"what", part.what},       {"command", part.command},
-            {"error", part.error},     {"seconds", part.seconds}, {"device", machine_to_json(part.device)},
-            {"tables", tables},        {"plots", plots},          {"left_out", part.left_out}};
-}
-
-static ReportPart part_from_json(const json& object, const std::string& where) {
-    ReportPart part;
-    part.program = text_member(object, "program", where);
-    const auto in_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
-    if (part.program.empty() || part.program.size() > 64 ||
-        !std::all_of(part.program.begin(), part.program.end(), in_name))
-        fail("%s: \"program\" is no name of a program: lower case letters, digits and underscores",
-             where.c_str());  // it becomes part of file names
-    const std::string here = where + ": " + part.program;
-    part.what = text_or(object, "what", here);
-    part.command = text_member(object, "command", here);
-    part.error = text_or(object, "error", here);
-    part.seconds = number_or(object, "seconds", 0, here);
-    if (object.contains("device") && !object["device"].is_null())
-        part.device = machine_from_json(member(object, "device", json::value_t::object, here));
-    for (const json& table : member(object, "tables", json::value_t::array, here))
-        part.tables.push_back(table_from_json(table, here));
-    for (const json& plot : member(object, "plots", json::value_t::array, here))
-        part.plots.push_back(plot_from_json(plot, here));
-    check_plots(part.plots, part.tables, here);
-    if (object.contains("left_out"))  // earlier versions did not write it
-        for (const json& what : member(object, "left_out", json::value_t::array, here)) {
-            if (!what.is_string()) fail("%s: \"left_out\" holds something other than strings", here.c_str());
-            part.left_out.push_back(what);
-        }
-    return part;
+static json to_json(const ReportPart& part) {
+    return {{"program", part.program},        {"what", part.what},
+            {"command", part.command},        {"error", part.error},
+            {"seconds", part.seconds},        {"device", to_json(part.device)},
+            {"tables", to_json(part.tables)}, {"plots", to_json(part.plots)},
+            {"left_out", json(part.left_out)}};
 }
 
 json report_to_json(const Report& report) {
-    json parts = json::array();
-    for (const ReportPart& part : report.parts) parts.push_back(part_to_json(part));
-    return {{"date", report.date}, {"command", report.command}, {"quick", report.quick}, {"programs", parts}};
+    return {{"date", report.date},
+            {"command", report.command},
+            {"quick", report.quick},
+            {"programs", to_json(report.parts)}};
 }
 
-std::string report_text(const Report& report) { return report_to_json(report).dump(1) + "\n"; }
+// --- reading: exceptions of the library say what is missing or of another type ---
+
+// Calls `read` and puts `where` in front of its error.
+template <class Read>
+static auto within(const std::string& where, Read read) {
+    try {
+        return read();
+    } catch (const json::exception& error) {
+        fail("%s: %s", where.c_str(), json_reason(error).c_str());
+    } catch (const Error& error) {
+        fail("%s: %s", where.c_str(), error.what());
+    }
+}
+
+static const json& array_at(const json& object, const char* name) {
+    const json& array = object.at(name);
+    if (!array.is_array()) fail("\"%s\" is no array, but %s", name, array.type_name());
+    return array;
+}
+
+static std::string name_at(const json& object, const char* member) {
+    const std::string name = object.at(member);
+    const auto in_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+    if (name.empty() || name.size() > 64 || !std::all_of(name.begin(), name.end(), in_name))
+        fail("\"%s\" is no name: lower case letters, digits and underscores", member);
+    return name;
+}
+
+static Cell cell_from(const json& value) {
+    if (value.is_null()) return nullptr;
+    if (value.is_string()) return value.get<std::string>();
+    if (!value.is_number() || !std::isfinite(value.get<double>()))
+        fail("a cell is not a finite number, text or null");
+    const bool too_large = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX);
+    return value.is_number_integer() && !too_large ? Cell(value.get<int64_t>()) : Cell(value.get<double>());
+}
+
+static Column column_from(const json& object) {
+    Column column = {.name = object.at("name"), .unit = object.value("unit", "")};
+    if (column.name.empty()) fail("a column has no name");
+    return within("column " + column.name, [&] {
+        column.key = object.value("key", false);
+        const std::string better = object.value("better", "");
+        if (!better.empty() && better != "more" && better != "less")
+            fail("\"better\" is neither \"more\" nor \"less\"");
+        if (!better.empty()) column.better = better == "more" ? Better::more : Better::less;
+        const double digits = object.value("digits", 4.0);
+        if (!(digits >= 1 && digits <= 17)) fail("\"digits\" is not from 1 to 17");
+        column.digits = int(digits);
+        return column;
+    });
+}
+
+static std::vector<Cell> row_from(const json& cells, const Table& table) {
+    if (!cells.is_array() || cells.size() != table.columns.size())
+        fail("a row is not a list of %zu cells, one for each column", table.columns.size());
+    std::vector<Cell> row;
+    for (size_t i = 0; i < cells.size(); i++)
+        row.push_back(within("column " + table.columns[i].name, [&] { return cell_from(cells[i]); }));
+    return row;
+}
+
+static Table table_from(const json& object) {
+    Table table = {.name = name_at(object, "name"), .title = "", .columns = {}};
+    return within("table " + table.name, [&] {
+        table.title = object.at("title");
+        table.note = object.value("note", "");
+        std::set<std::string> names;
+        for (const json& column : array_at(object, "columns")) {
+            table.columns.push_back(column_from(column));
+            if (!names.insert(table.columns.back().name).second)
+                fail("two columns named %s", table.columns.back().name.c_str());
+        }
+        if (table.columns.empty()) fail("no columns");
+        for (const json& row : array_at(object, "rows")) table.rows.push_back(row_from(row, table));
+        return table;
+    });
+}
+
+const Table& table_of(const ReportPart& part, const Plot& plot) {
+    for (const Table& table : part.tables)
+        if (table.name == plot.table) return table;
+    fail("a plot refers to table %s, which does not exist", plot.table.c_str());
+}
+
+static Plot plot_from(const json& object, const ReportPart& part) {
+    const Plot plot = {.table = object.at("table"),
+                       .title = object.at("title"),
+                       .x = object.at("x"),
+                       .y = object.at("y"),
+                       .curves = object.value("curves", ""),
+                       .log_x = object.value("log_x", true),
+                       .log_y = object.value("log_y", true)};
+    for (const std::string& name : {plot.x, plot.y, plot.curves.empty() ? plot.x : plot.curves})
+        find_column(table_of(part, plot), name);
+    return plot;
+}
+
+static std::vector<Fact> facts_from(const json& object) {
+    std::vector<Fact> facts;
+    for (const auto& [name, value] : object.items())
+        if (name != "gpu") facts.push_back({name, cell_from(value)});
+    return facts;
+}
+
+static std::optional<Machine> machine_from(const json& object) {
+    if (object.is_null()) return std::nullopt;
+    Machine machine = {.gpu = {}, .host = facts_from(object)};
+    const json gpu = object.value("gpu", json());
+    if (!gpu.is_null()) machine.gpu = facts_from(gpu);
+    return machine;
+}
+
+static ReportPart part_from(const json& object) {
+    ReportPart part = {.program = name_at(object, "program")};
+    return within(part.program, [&] {
+        part.what = object.value("what", "");
+        part.command = object.value("command", "");
+        part.error = object.value("error", "");
+        part.seconds = object.value("seconds", 0.0);
+        part.device = machine_from(object.value("device", json()));
+        std::set<std::string> names;
+        for (const json& table : array_at(object, "tables")) {
+            part.tables.push_back(table_from(table));
+            if (!names.insert(part.tables.back().name).second)
+                fail("two tables named %s", part.tables.back().name.c_str());
+        }
+        for (const json& plot : array_at(object, "plots")) part.plots.push_back(plot_from(plot, part));
+        part.left_out = object.value("left_out", part.left_out);  // earlier versions did not write it
+        return part;
+    });
+}
 
 Report report_from_json(const json& object, const std::string& where) {
     if (!object.is_object() || !(object.contains("programs") || object.contains("program")))
         fail("%s: not a report: it has neither \"programs\" nor \"program\" (build/report writes such files)",
              where.c_str());
-    Report report;
-    if (!object.contains("programs")) {
-        report.parts = {part_from_json(object, where)};
-        report.command = report.parts[0].command;
+    return within(where, [&]() -> Report {
+        if (!object.contains("programs"))
+            return {"", object.value("command", ""), false, {part_from(object)}};
+        Report report = {object.at("date"), object.value("command", ""), object.value("quick", false)};
+        for (const json& part : array_at(object, "programs")) report.parts.push_back(part_from(part));
         return report;
-    }
-    report.date = text_member(object, "date", where);
-    report.command = text_or(object, "command", where);
-    report.quick = flag_or(object, "quick", false, where);
-    for (const json& part : member(object, "programs", json::value_t::array, where))
-        report.parts.push_back(part_from_json(part, where));
-    return report;
+    });
 }
 
-static json read_json(const std::string& path) {
-    return parse_json_object(read_whole_file(path, max_json_bytes), path);
-}
-
-Report read_report(const std::string& path) { return report_from_json(read_json(path), path); }
-
-ReportPart read_report_part(const std::string& path) { return part_from_json(read_json(path), path); }
-
-bool is_report_part(const std::string& path) {
-    read_report_part(path);
-    return true;
-}
-
-std::string report_part_text(const ReportPart& part) {
-    for (const Table& table : part.tables) table_from_json(table_to_json(table), part.program);
-    check_plots(part.plots, part.tables, part.program);
-    return part_to_json(part).dump(1) + "\n";
-}
+Report read_report(const std::string& path) { return report_from_json(read_json_object(path), path); }
 
 Cell find_fact(const std::vector<Fact>& facts, const std::string& name) {
     for (const Fact& fact : facts)

@@ -1,6 +1,18 @@
-// A report as a file: the results of each program, with date and options. `report` writes it, renders it and
-// compares two of them. A single program's JSON file reads as a report of that program alone.
+// A report as JSON: the results of each section, with date and options. `report` writes it, renders it as a
+// page, and compares two of them. One section's object alone reads as a report of that section: programs of
+// earlier versions wrote such files.
+//
+//     {"date": "...", "command": "build/report", "quick": false, "programs": [
+//      {"program": "peak", "what": "...", "command": "...", "error": "", "seconds": 12.3, "device": {...},
+//       "tables": [{"name": "peaks", "title": "...", "note": "...",
+//                   "columns": [{"name": "what", "key": true},
+//                               {"name": "rate", "unit": "GB/s", "better": "more"}],
+//                   "rows": [["copy", 3840.0], ...]}],
+//       "plots": [{"table": "peaks", "title": "...", "x": "size", "y": "rate", "curves": "what",
+//                  "log_x": true, "log_y": true}],
+//       "left_out": ["copies of 1073741824 bytes"]}]}
 #pragma once
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 
 #include "dev/report/tables.h"
@@ -18,9 +30,9 @@ struct Machine {
 
 struct ReportPart {
     std::string program, what, command;
-    std::string error;  // why there are no tables; empty: success
+    std::string error;  // why it ended early; empty: success
     double seconds = 0;
-    std::optional<Machine> device = {};  // none if the program failed
+    std::optional<Machine> device = {};  // none if it could not be opened
     std::vector<Table> tables = {};
     std::vector<Plot> plots = {};
     std::vector<std::string> left_out = {};  // measurements skipped for lack of time
@@ -33,19 +45,15 @@ struct Report {
 };
 
 nlohmann::json report_to_json(const Report& report);
-std::string report_text(const Report& report);  // the same, as text
 
-// Both throw Error, naming the file, for anything but a report.
+// Both throw Error, naming the file, for anything that report_to_json() does not produce.
 Report report_from_json(const nlohmann::json& json, const std::string& where);
 Report read_report(const std::string& path);
-
-// One program's file. Writing throws Error, naming the program, for what reading would refuse.
-std::string report_part_text(const ReportPart& part);
-ReportPart read_report_part(const std::string& path);
-bool is_report_part(const std::string& path);  // true, or the Error of read_report_part()
 
 // The value of a fact; null if there is none of that name.
 Cell find_fact(const std::vector<Fact>& facts, const std::string& name);
 
-// "NVIDIA H200" or, without a GPU, the name of the processor; empty if no program succeeded.
+// "NVIDIA H200" or, without a GPU, the name of the processor; empty if no section succeeded.
 std::string device_name(const Report& report);
+
+const Table& table_of(const ReportPart& part, const Plot& plot);

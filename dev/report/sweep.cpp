@@ -1,4 +1,4 @@
-// Inputs, timing and peaks of the sweeps: see sweep.h.
+// Timing, peaks and rows of the sweeps: see sweep.h.
 #include "dev/report/sweep.h"
 
 #include <algorithm>
@@ -6,20 +6,9 @@
 
 #include "dev/report/peak_cpu.h"
 #include "llmc/base/clock.h"
+#include "llmc/base/error.h"
 
-template <class Real>
-void fill_random(Real* values, size_t n, uint32_t seed) {
-#pragma omp parallel for
-    for (size_t i = 0; i < n; i++) {
-        uint32_t h = uint32_t(i) * 2654435761u + seed * 0x9e3779b9u + uint32_t(i >> 32);
-        h = (h ^ (h >> 16)) * 0x85ebca6bu;
-        h = (h ^ (h >> 13)) * 0xc2b2ae35u;
-        values[i] = Real(float(int32_t(h ^ (h >> 16))) * 0x1p-31f);
-    }
-}
-template void fill_random(float*, size_t, uint32_t);
-template void fill_random(bf16*, size_t, uint32_t);
-template void fill_random(fp16*, size_t, uint32_t);
+// --- time ---
 
 static double timed(const std::function<void()>& run) {
     const double start = now();
@@ -27,34 +16,23 @@ static double timed(const std::function<void()>& run) {
     return now() - start;
 }
 
-static double median(std::vector<double> values) {
-    std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-    return values[values.size() / 2];
-}
-
 // 3 to 1000 runs, until they add up to `at_least` seconds.
-static std::vector<double> timed_often(const std::function<void()>& run, double at_least) {
+static Spread timed_often(const std::function<void()>& run, double at_least) {
     std::vector<double> seconds;
     double sum = 0;
     while (seconds.size() < 3 || (sum < at_least && seconds.size() < 1000)) {
         seconds.push_back(timed(run));
         sum += seconds.back();
     }
-    return seconds;
+    return spread_of(seconds);
 }
 
 double cpu_seconds(const std::function<void()>& run, double at_least) {
     const double first = timed(run);
-    if (first > 1) return first;
-    const std::vector<double> seconds = timed_often(run, at_least);
-    return *std::min_element(seconds.begin(), seconds.end());
+    return first > 1 ? first : timed_often(run, at_least).least;
 }
 
-void raise_clock_after(LaunchPad& pad, double idle, bool quick) {
-    raise_clock(pad, quick ? std::min(0.5, 2 * idle) : 0.5);
-}
-
-GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, bool quick) {
+void measure_gpu(SizeTimes& times, LaunchPad& pad, const std::function<void()>& launch, bool quick) {
     // The clock falls while the GPU waits for the CPU: on an H200 within a second.
     static double last_used = 0;
     const double at_least = quick ? 0.02 : 0.1;
@@ -63,64 +41,34 @@ GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, bool
         pad.commit(true);
     };
     synchronous();  // compiles the kernel
-    const double first = timed(synchronous);
-    if (first > 1) return {pad.gpu_seconds(launch), first};
-    if (const double idle = now() - last_used; idle > 0.1) raise_clock_after(pad, idle, quick);
+    times.synchronous = timed(synchronous);
+    if (times.synchronous > 1) {
+        times.queued = pad.gpu_seconds(launch);
+        return;
+    }
+    const double idle = now() - last_used;
+    if (idle > 0.1) raise_clock(pad, quick ? std::min(0.5, 2 * idle) : 0.5);
     if (pad.device().type != DeviceType::software) warm_up(pad, launch, 0.05);
-    std::vector<double> batches(5);
-    for (double& seconds : batches) seconds = seconds_per_launch(pad, launch, at_least / 5);
-    const GpuSeconds found = {median(batches), median(timed_often(synchronous, at_least / 2))};
+    times.queued = repeated(5, 1e9, [&] { return seconds_per_launch(pad, launch, at_least / 5); }).median;
+    times.synchronous = timed_often(synchronous, at_least / 2).median;
     last_used = now();
-    return found;
 }
 
-// A software device has the peaks of the CPU that it runs on.
-static SweepPeaks compared_with_cpu(SweepPeaks peaks) {
-    peaks.gpu.copy_rate = std::max(peaks.gpu.copy_rate, peaks.cpu.copy_rate);
-    peaks.gpu.fma_rate = std::max(peaks.gpu.fma_rate, peaks.cpu.fma_rate);
-    return peaks;
-}
+// --- peaks ---
 
-SweepPeaks measure_sweep_peaks(LaunchPad* pad, bool quick) {
-    const double seconds = quick ? 0.1 : 0.3;
-    SweepPeaks peaks;
-    peaks.cpu.copy_rate = cpu_memory_rate();
-    peaks.cpu.fma_rate = cpu_fma_rate(seconds);
-    peaks.cpu.bf16_matrix_rate = cpu_bf16_rate(seconds);
-    if (!pad) return peaks;
-    peaks.gpu = measure_peaks(*pad);
-    return pad->device().type == DeviceType::software ? compared_with_cpu(peaks) : peaks;
-}
-
-// The rate in the row of a table of `peak`; 0: there is none, or it is null.
-static double rate_of(const ReportPart& part, const char* table, const char* where, const char* what) {
-    for (const Table& t : part.tables)
-        for (const std::vector<Cell>& row : t.rows)
-            if (t.name == table && row.size() > 2 && row[0] == Cell(where) && row[1] == Cell(what))
-                return row[2].is_number() ? row[2].number() : 0;
-    return 0;
-}
-
-SweepPeaks sweep_peaks(const ReportRun& run) {
-    if (run.options.peaks.empty()) return measure_sweep_peaks(run.pad.get(), run.options.quick);
-    const ReportPart part = read_report_part(run.options.peaks);
-    const auto flops = [&](const char* where, const char* what) {
-        return 1e12 * rate_of(part, "arithmetic", where, what);
-    };
-    const auto bytes = [&](const char* where, const char* what) {
-        return 1e9 * rate_of(part, "bandwidth", where, what);
-    };
-    SweepPeaks peaks = {.cpu = {.copy_rate = bytes("CPU", "in place (read + write)"),
-                                .fma_rate = flops("CPU", "fp32 FMA"),
-                                .bf16_matrix_rate = flops("CPU", "bf16 dot product")},
-                        .gpu = {.copy_rate = bytes("GPU", "copy (read + write)"),
-                                .fma_rate = flops("GPU", "fp32 FMA"),
-                                .bf16_matrix_rate = flops("GPU", "bf16 cooperative matrices"),
-                                .fp16_matrix_rate = flops("GPU", "fp16 cooperative matrices")}};
-    const bool complete = peaks.cpu.copy_rate > 0 && peaks.cpu.fma_rate > 0 &&
-                          (!run.pad || (peaks.gpu.copy_rate > 0 && peaks.gpu.fma_rate > 0));
-    if (!complete) return measure_sweep_peaks(run.pad.get(), run.options.quick);
-    return run.pad && run.software() ? compared_with_cpu(peaks) : peaks;
+const MachinePeaks& peaks_of(ReportRun& run) {
+    const double seconds = run.quick ? 0.1 : 0.3;
+    Peaks &cpu = run.peaks.cpu, &gpu = run.peaks.gpu;
+    if (!(cpu.copy_rate > 0 && cpu.fma_rate > 0))
+        cpu = {.copy_rate = cpu_memory_rate(),
+               .fma_rate = cpu_fma_rate(seconds),
+               .bf16_matrix_rate = cpu_bf16_rate(seconds)};
+    if (run.pad && !(gpu.copy_rate > 0 && gpu.fma_rate > 0)) gpu = measure_peaks(*run.pad);
+    if (run.pad && run.software()) {
+        gpu.copy_rate = std::max(gpu.copy_rate, cpu.copy_rate);
+        gpu.fma_rate = std::max(gpu.fma_rate, cpu.fma_rate);
+    }
+    return run.peaks;
 }
 
 template <class Real>
@@ -129,8 +77,105 @@ double gemm_peak(const Peaks& peaks) {
     if constexpr (std::is_same_v<Real, fp16>) return std::max(peaks.fp16_matrix_rate, peaks.fma_rate);
     return peaks.fma_rate;
 }
+
 template double gemm_peak<float>(const Peaks&);
 template double gemm_peak<bf16>(const Peaks&);
 template double gemm_peak<fp16>(const Peaks&);
 
-Cell number(double value) { return std::isfinite(value) ? Cell(value) : Cell(nullptr); }
+// --- rows ---
+
+static Rows rows_of(const Sweep& sweep, double size, const SizeTimes& times, bool with_gpu) {
+    const double work = sweep.work(size), unit = sweep.seconds_per_unit;
+    Rows rows;
+    const auto add_rate = [&](const std::string& key, double seconds, bool on_gpu) {
+        rows.push_back(
+            {sweep.table,
+             {key, int64_t(size), number(seconds / unit), number(work / seconds / sweep.work_per_unit),
+              number(100 * work / seconds / sweep.peak(size, on_gpu))}});
+    };
+    add_rate(sweep.cpu, times.cpu, false);
+    if (!with_gpu) return rows;
+    add_rate(sweep.gpu, times.queued, true);
+    std::vector<Cell> row = {sweep.key,
+                             int64_t(size),
+                             number(times.cpu / unit),
+                             number(times.queued / unit),
+                             number(times.synchronous / unit),
+                             number(times.cpu / times.queued)};
+    row.insert(row.end(), times.errors.begin(), times.errors.end());
+    rows.push_back({sweep.compared, row});
+    return rows;
+}
+
+void add_sweep(Section& section, ReportRun& run, const Sweep& sweep, const std::vector<double>& sizes) {
+    const auto shared = std::make_shared<Sweep>(sweep);  // its budgets change
+    for (const double size : sizes)
+        section.measurements.push_back(
+            {format_string("%s of size %g", sweep.name.c_str(), size), size, [=, &run] {
+                 peaks_of(run);
+                 Sweep& s = *shared;
+                 const double work = s.work(size);
+                 const bool on_cpu = s.cpu_budget.allows(work) && s.fits(size, false);
+                 const bool on_gpu = run.pad && s.gpu_budget.allows(work) && s.fits(size, true);
+                 const SizeTimes times = s.measure(size, on_cpu, on_gpu);
+                 s.cpu_budget.took(work, times.cpu);
+                 s.gpu_budget.took(work, times.queued);
+                 return rows_of(s, size, times, run.pad != nullptr);
+             }});
+}
+
+Table compared_table(const std::string& name, const std::string& title, const std::vector<std::string>& keys,
+                     const std::string& unit) {
+    Table table = {name, title, {}};
+    for (const std::string& key : keys) table.columns.push_back({key, "", true});
+    for (const char* way : {"CPU", "GPU, queued", "GPU, synchronous"})
+        table.columns.push_back({way, unit, false, Better::less});
+    table.columns.push_back({"speed-up", "", false, Better::more, 3});
+    for (const char* error : {"relative error", "largest error"})
+        table.columns.push_back({error, "", false, Better::neither, 2});
+    return table;
+}
+
+// --- crossover sizes ---
+
+static std::string size_text(double size) { return format_string("%.*g", size < 1e6 ? 6 : 3, size); }
+
+std::string crossover_text(std::vector<TimePair> times) {
+    std::erase_if(times, [](const TimePair& t) { return !(t.gpu > 0 && t.cpu > 0); });
+    std::sort(times.begin(), times.end(),
+              [](const TimePair& a, const TimePair& b) { return a.size < b.size; });
+    if (times.empty()) return "unknown (no size was measured on both GPU and CPU)";
+    size_t won = times.size();  // the first of the sizes from which on the GPU is faster
+    while (won > 0 && times[won - 1].gpu < times[won - 1].cpu) won--;
+    if (won == times.size())
+        return format_string("none (GPU slower up to %s, the largest size)",
+                             size_text(times.back().size).c_str());
+    const std::string from = size_text(times[won].size);
+    if (won == 0) return format_string("below %s (GPU faster at every size)", from.c_str());
+    const TimePair &last = times[won - 1], &next = times[won];
+    const double behind = std::log(last.gpu / last.cpu), ahead = std::log(next.cpu / next.gpu);
+    const double equal = last.size * std::pow(next.size / last.size, behind / (behind + ahead));
+    return format_string("%s (GPU slower at %s, faster at %s)",
+                         size_text(std::stod(format_string("%.1e", equal))).c_str(),
+                         size_text(last.size).c_str(), from.c_str());
+}
+
+std::string crossovers_text(const Table& compared) {
+    std::string text;
+    std::vector<std::string> seen;
+    const auto value = [](const Cell& cell) { return cell.is_number() ? cell.number() : NOT_MEASURED; };
+    for (const std::vector<Cell>& first : compared.rows) {
+        const std::string key = first[0].text();
+        if (std::count(seen.begin(), seen.end(), key)) continue;
+        seen.push_back(key);
+        std::vector<TimePair> queued, synchronous;
+        for (const std::vector<Cell>& row : compared.rows) {
+            if (!(row[0] == first[0])) continue;
+            queued.push_back({row[1].number(), value(row[3]), value(row[2])});
+            synchronous.push_back({row[1].number(), value(row[4]), value(row[2])});
+        }
+        text += format_string("%s: crossover size queued: %s; synchronous: %s. ", key.c_str(),
+                              crossover_text(queued).c_str(), crossover_text(synchronous).c_str());
+    }
+    return text;
+}

@@ -1,17 +1,13 @@
-// Shared by the programs that measure one operation at many sizes, on the CPU and on the GPU: inputs, timing,
-// peaks, and the choice of sizes that fit into the time.
+// What the sections that measure an operation at many sizes share: timing, peaks, the choice of sizes that
+// fit into the time, rows.
 #pragma once
-#include <algorithm>
 #include <functional>
 #include <limits>
+#include <string>
+#include <vector>
 
-#include "dev/report/results.h"
+#include "dev/report/section.h"
 #include "llmc/base/real.h"
-#include "llmc/launchpad/peak.h"
-
-// values (n): uniform in [-1, 1], the same for the same seed.
-template <class Real>
-void fill_random(Real* values, size_t n, uint32_t seed);
 
 // A size is measured if one run of it should take at most `seconds`, at the best rate (flops or bytes per
 // second) of the sizes before it. The initial rate is one that every device exceeds on large sizes.
@@ -26,30 +22,54 @@ struct TimeBudget {
 // machine only make it longer. A warm-up call of more than a second is the result itself.
 double cpu_seconds(const std::function<void()>& run, double at_least);
 
-struct GpuSeconds {
-    double queued;       // GPU time per launch, in a queue of dependent launches
-    double synchronous;  // wall-clock time to launch once, submit and wait
-};
-// `launch` appends one run. quick: a fifth of the launches.
-GpuSeconds gpu_seconds(LaunchPad& pad, const std::function<void()>& launch, bool quick);
+const double NOT_MEASURED = std::numeric_limits<double>::quiet_NaN();
 
-// Raises the clock of a GPU that was idle for `idle` seconds: works for half a second, or with `quick` for at
-// most twice the idle time, since the clock takes about a second to fall.
-void raise_clock_after(LaunchPad& pad, double idle, bool quick);
-
-// The peaks of the CPU (bf16_matrix_rate: its bf16 dot products) and of the GPU. A software device is
-// compared with the CPU that it runs on.
-struct SweepPeaks {
-    Peaks cpu, gpu;
+// Seconds at one size, and the differences from the CPU's results; NaN: not measured.
+struct SizeTimes {
+    double cpu = NOT_MEASURED;
+    double queued = NOT_MEASURED;       // GPU time per launch, in a queue of dependent launches
+    double synchronous = NOT_MEASURED;  // wall-clock time to launch once, submit and wait
+    std::vector<Cell> errors = {};      // the last columns of the table that compares
 };
-SweepPeaks measure_sweep_peaks(LaunchPad* pad, bool quick);
-// The peaks of --peaks if complete, so that all sections of a page name the same ones; else measured.
-SweepPeaks sweep_peaks(const ReportRun& run);
+
+// Sets the GPU's times. `launch` appends one run. quick: a fifth of the launches.
+void measure_gpu(SizeTimes& times, LaunchPad& pad, const std::function<void()>& launch, bool quick);
+
+// The peaks of the run: those that the section of peaks measured, so that a page names one value for each
+// quantity; else they are measured now.
+const MachinePeaks& peaks_of(ReportRun& run);
 
 // The highest rate, in flops per second, that a GEMM with operands of type Real can reach.
 template <class Real>
 double gemm_peak(const Peaks& peaks);
 
-// A number as a cell: null if it is not finite.
-Cell number(double value);
-const double NOT_MEASURED = std::numeric_limits<double>::quiet_NaN();
+// One operation in one storage type.
+struct Sweep {
+    std::string name, table;  // for readers; of the rates
+    std::string key;          // in the table that compares: `compared`
+    std::string cpu, gpu;     // keys in the table of rates
+    std::string compared;
+    double seconds_per_unit, work_per_unit;  // of the columns: 1e-3 for ms, 1e12 for TFLOP/s
+    TimeBudget cpu_budget, gpu_budget;
+    std::function<double(double size)> work;               // flops or bytes
+    std::function<double(double size, bool on_gpu)> peak;  // per second; NaN: does not apply
+    std::function<bool(double size, bool on_gpu)> fits;    // into the memory
+    std::function<SizeTimes(double size, bool on_cpu, bool on_gpu)> measure;
+};
+void add_sweep(Section& section, ReportRun& run, const Sweep& sweep, const std::vector<double>& sizes);
+
+// The table that compares; its last columns are errors. `unit`: of times.
+Table compared_table(const std::string& name, const std::string& title, const std::vector<std::string>& keys,
+                     const std::string& unit);
+
+// Times at one size; NaN: not measured.
+struct TimePair {
+    double size, gpu, cpu;
+};
+
+// From which size on the GPU is faster: interpolated, on logarithmic axes, between the last size at which it
+// is not and the next one. "170 (GPU slower at 100, faster at 250)". Takes the pairs in any order.
+std::string crossover_text(std::vector<TimePair> times);
+
+// The same for each key of a table that compares.
+std::string crossovers_text(const Table& compared);

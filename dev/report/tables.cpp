@@ -1,140 +1,18 @@
-// Tables as JSON and as text: see tables.h.
+// Tables as text: see tables.h.
 #include "dev/report/tables.h"
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
-#include "dev/report/json_members.h"
 #include "llmc/base/error.h"
 
-using nlohmann::json;
+Cell number(double value) { return std::isfinite(value) ? Cell(value) : Cell(nullptr); }
 
-// --- JSON ---
-
-static const char* better_name(Better better) { return better == Better::more ? "more" : "less"; }
-
-json table_to_json(const Table& table) {
-    json columns = json::array(), rows = json::array();
-    for (const Column& column : table.columns) {
-        json c = {{"name", column.name}, {"digits", column.digits}};
-        if (!column.unit.empty()) c["unit"] = column.unit;
-        if (column.key) c["key"] = true;
-        if (column.better != Better::neither) c["better"] = better_name(column.better);
-        columns.push_back(c);
-    }
-    for (const std::vector<Cell>& row : table.rows) {
-        json cells = json::array();
-        for (const Cell& cell : row) cells.push_back(cell_to_json(cell));
-        rows.push_back(cells);
-    }
-    return {{"name", table.name},
-            {"title", table.title},
-            {"note", table.note},
-            {"columns", columns},
-            {"rows", rows}};
+size_t find_column(const Table& table, const std::string& name) {
+    for (size_t i = 0; i < table.columns.size(); i++)
+        if (table.columns[i].name == name) return i;
+    fail("table %s has no column \"%s\"", table.name.c_str(), name.c_str());
 }
-
-static Column column_from_json(const json& object, const std::string& where) {
-    Column column;
-    column.name = text_member(object, "name", where);
-    if (column.name.empty()) fail("%s: a column has no name", where.c_str());
-    column.unit = text_or(object, "unit", where);
-    column.key = flag_or(object, "key", false, where);
-    const std::string better = text_or(object, "better", where);
-    if (!better.empty() && better != "more" && better != "less")
-        fail("%s: \"better\" is neither \"more\" nor \"less\" in column %s", where.c_str(),
-             column.name.c_str());
-    if (!better.empty()) column.better = better == "more" ? Better::more : Better::less;
-    if (object.contains("digits")) {
-        const json& digits = object["digits"];
-        if (!digits.is_number_integer() || digits < 1 || digits > 17)
-            fail("%s: \"digits\" is not an integer from 1 to 17 in column %s", where.c_str(),
-                 column.name.c_str());
-        column.digits = digits;
-    }
-    return column;
-}
-
-static std::vector<Cell> row_from_json(const json& cells, const Table& table, const std::string& where) {
-    if (!cells.is_array() || cells.size() != table.columns.size())
-        fail("%s: a row is not a list of %zu cells, one for each column", where.c_str(),
-             table.columns.size());
-    std::vector<Cell> row;
-    for (size_t i = 0; i < cells.size(); i++) {
-        const bool good = cells[i].is_string() || cells[i].is_null() ||
-                          (cells[i].is_number() && std::isfinite(cells[i].get<double>()));
-        if (!good)
-            fail("%s: a cell of column %s is not a finite number, text or null", where.c_str(),
-                 table.columns[i].name.c_str());
-        row.push_back(cell_from_json(cells[i]));
-    }
-    return row;
-}
-
-Table table_from_json(const json& object, const std::string& where) {
-    Table table;
-    table.name = text_member(object, "name", where);
-    const auto in_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
-    if (table.name.empty() || !std::all_of(table.name.begin(), table.name.end(), in_name))
-        fail("%s: the name of a table has characters other than lower case letters, digits and underscores",
-             where.c_str());
-    const std::string here = where + ": table " + table.name;
-    table.title = text_member(object, "title", here);
-    table.note = text_or(object, "note", here);
-    std::set<std::string> names;
-    for (const json& column : member(object, "columns", json::value_t::array, here)) {
-        table.columns.push_back(column_from_json(column, here));
-        if (!names.insert(table.columns.back().name).second)
-            fail("%s: two columns named %s", here.c_str(), table.columns.back().name.c_str());
-    }
-    if (table.columns.empty()) fail("%s: no columns", here.c_str());
-    for (const json& row : member(object, "rows", json::value_t::array, here))
-        table.rows.push_back(row_from_json(row, table, here));
-    return table;
-}
-
-json plot_to_json(const Plot& plot) {
-    return {{"table", plot.table},   {"title", plot.title}, {"x", plot.x},        {"y", plot.y},
-            {"curves", plot.curves}, {"log_x", plot.log_x}, {"log_y", plot.log_y}};
-}
-
-Plot plot_from_json(const json& object, const std::string& where) {
-    Plot plot;
-    plot.table = text_member(object, "table", where);
-    const std::string here = where + ": a plot of table " + plot.table;
-    plot.title = text_member(object, "title", here);
-    plot.x = text_member(object, "x", here);
-    plot.y = text_member(object, "y", here);
-    plot.curves = text_or(object, "curves", here);
-    plot.log_x = flag_or(object, "log_x", plot.log_x, here);
-    plot.log_y = flag_or(object, "log_y", plot.log_y, here);
-    return plot;
-}
-
-void check_plots(const std::vector<Plot>& plots, const std::vector<Table>& tables, const std::string& where) {
-    std::set<std::string> names;
-    for (const Table& table : tables)
-        if (!names.insert(table.name).second)
-            fail("%s: two tables named %s", where.c_str(), table.name.c_str());
-    for (const Plot& plot : plots) {
-        const auto table =
-            std::find_if(tables.begin(), tables.end(), [&](const Table& t) { return t.name == plot.table; });
-        if (table == tables.end())
-            fail("%s: a plot refers to table %s, which does not exist", where.c_str(), plot.table.c_str());
-        std::vector<std::string> needed = {plot.x, plot.y};
-        if (!plot.curves.empty()) needed.push_back(plot.curves);
-        for (const std::string& name : needed) {
-            const bool found = std::any_of(table->columns.begin(), table->columns.end(),
-                                           [&](const Column& column) { return column.name == name; });
-            if (!found)
-                fail("%s: a plot of table %s refers to column \"%s\", which does not exist", where.c_str(),
-                     plot.table.c_str(), name.c_str());
-        }
-    }
-}
-
-// --- text ---
 
 // "2.50" becomes "2.5", "1.000e+09" "1e+09".
 static std::string without_zeros(const std::string& number) {

@@ -1,11 +1,10 @@
-// Tables of measurements and plots of them: what the report programs print, write as JSON, draw and compare.
+// Tables of measurements and plots of them: what the report prints, writes as JSON, draws and compares.
 //
 // A table is in long form: one row per measurement. Key columns say what was measured, the others hold the
 // results. A plot is a view of a table: column y over column x, one curve for each value of column `curves`.
 #pragma once
 #include <concepts>
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <variant>
 #include <vector>
@@ -50,7 +49,7 @@ class Cell {
 };
 
 struct Table {
-    std::string name;   // unique in its program: lower case, digits, underscores
+    std::string name;   // unique in its section: lower case, digits, underscores
     std::string title;  // for readers
     std::vector<Column> columns;
     std::vector<std::vector<Cell>> rows = {};
@@ -63,15 +62,11 @@ struct Plot {
     bool log_x = true, log_y = true;
 };
 
-// Conversion to JSON and back. Reading throws Error, naming `where`, for anything that writing does not
-// produce.
-nlohmann::json table_to_json(const Table& table);
-Table table_from_json(const nlohmann::json& json, const std::string& where);
-nlohmann::json plot_to_json(const Plot& plot);
-Plot plot_from_json(const nlohmann::json& json, const std::string& where);
+// A number as a cell: null if it is not finite.
+Cell number(double value);
 
-// Throws Error, naming `where`, if two tables share a name or a plot names a missing table or column.
-void check_plots(const std::vector<Plot>& plots, const std::vector<Table>& tables, const std::string& where);
+// The index of the column; Error if there is none.
+size_t find_column(const Table& table, const std::string& name);
 
 // A cell as text: numbers with the column's significant digits ("1.235e+09" only if plain digits would take
 // more than 9 characters), null as "-".

@@ -5,9 +5,9 @@
 #include <exception>
 #include <filesystem>
 
-#include "dev/report/process.h"
 #include "llmc/base/os.h"
 #include "llmc/base/signals.h"
+#include "tests/process.h"
 
 int main(int argc, char** argv) {
     prepare_standard_streams();

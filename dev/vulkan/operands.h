@@ -1,0 +1,69 @@
+// Operands of layers for tests, benchmarks and the report: the same values on the CPU and on every device.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "dev/vulkan/check.h"
+#include "llmc/base/real.h"
+#include "llmc/launchpad/memory.h"
+
+enum class Fill { values, nothing };  // nothing: for commands that never run
+
+// Allocates arrays, in the same order on the host and on a device; all are freed with the object.
+class Operands {
+   public:
+    // pad null: the host.
+    explicit Operands(LaunchPad* launchpad, Fill fill_with = Fill::values)
+        : pad(launchpad), memory(launchpad), fill(fill_with) {}
+
+    // Uniform in [-scale, scale], and different for each array of the object. Large arrays repeat `period`
+    // elements, which the device copies: that is faster than to draw and upload a billion.
+    template <class Element>
+    Element* input(size_t n, float scale = 1);
+    static constexpr size_t period = size_t(1365) * 768;  // not a power of two: an index overflow shows
+
+    template <class Element>
+    Element* output(size_t n);  // NaN
+    template <class Element>
+    Element* scratch(size_t n) {  // not compared
+        return memory.allocate<Element>(n, "scratch");
+    }
+    template <class Element>
+    Element* copy_of(const std::vector<Element>& values) {
+        Element* p = memory.allocate<Element>(values.size(), "operand");
+        if (fill == Fill::values) memory.upload(p, values.data(), values.size());
+        return p;
+    }
+    // A value that lives as long as the operands.
+    template <class T>
+    const T& keep(T value) {
+        const auto owner = std::make_shared<T>(std::move(value));
+        kept.push_back(owner);
+        return *owner;
+    }
+
+    // Throws Error, naming `what`, if an input or output differs by more than rounding from that of
+    // `reference`, which holds the CPU's, or whose repetition it is.
+    Difference compare(const Operands& reference, const std::string& what) const;
+
+    LaunchPad* const pad;
+
+   private:
+    struct Array {
+        const void* data;
+        size_t n;
+        Difference (*compare)(const Operands& operands, const Array& got, const Array& want,
+                              const std::string& what);
+    };
+    template <class Element>
+    static Difference compare_array(const Operands& operands, const Array& got, const Array& want,
+                                    const std::string& what);
+    Memory memory;
+    Fill fill;
+    std::vector<Array> arrays;  // inputs and outputs
+    std::vector<std::shared_ptr<void>> kept;
+};
+
+// values (n): uniform in [-1, 1], the same for the same seed.
+template <class Real>
+void fill_random(Real* values, size_t n, uint32_t seed);

@@ -1,0 +1,99 @@
+// The table of kernels (dev/vulkan/kernel_cases.h): every row against the CPU's version at
+// an odd size; and every shader is in it.
+#include "dev/vulkan/kernel_cases.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "llmc/layers/tensor_core.h"
+#include "tests/layer_test.h"
+#include "tests/message_of.h"
+
+static const KernelShape odd = {
+    .B = 2, .T = 33, .C = 96, .NH = 3, .V = 301, .Vp = 384, .layers = 1, .linear = {{96, 40}}};
+
+// The versions' default configs; the tests of layers take the others.
+static KernelCase with_defaults(KernelCase c) {
+    const auto version = [](const KernelRun& run) { return run.name.substr(0, run.name.rfind('/')); };
+    const auto same = [&](const KernelRun& a, const KernelRun& b) { return version(a) == version(b); };
+    c.versions.erase(std::unique(c.versions.begin(), c.versions.end(), same), c.versions.end());
+    return c;
+}
+
+template <class Real>
+struct KernelCases : testing::Test {};
+TYPED_TEST_SUITE(KernelCases, RealTypes);
+
+TYPED_TEST(KernelCases, EveryVersionAgreesWithTheCpu) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    if (sizeof(TypeParam) == 2 && !test_pads()[0]->limits().template fragment<TypeParam>())
+        GTEST_SKIP() << "the versions of fp32, which the tests of layers run in 16 bits, too";
+    for (const KernelCase& c : kernel_cases<TypeParam>(odd))
+        EXPECT_EQ(message_of(
+                      [&] { EXPECT_GE(check_kernels(*test_pads().back(), with_defaults(c)), 1) << c.layer; }),
+                  "");
+}
+
+// One wrong element, or one that no kernel writes, is found in whatever array it is.
+TEST(KernelCheck, AWrongElementIsFound) {
+    const auto run = [](float value) {
+        return KernelRun{"run", [=](Operands& o) {
+                             const size_t n = 100;
+                             o.input<float>(n);
+                             float* out = o.output<float>(n);
+                             return [=, pad = o.pad] {
+                                 std::vector<float> values(n, 1);
+                                 if (pad) values[n - 1] = value;
+                                 pad ? pad->upload(out, values.data(), n * sizeof(float))
+                                     : void(std::copy(values.begin(), values.end(), out));
+                             };
+                         }};
+    };
+    for (const auto& pad : test_pads())
+        for (const auto& [value, says] :
+             {std::pair(1.0f, ""), {1.1f, "operand 2: wrong result of the GPU"}, {NAN, "operand 2: wrong"}}) {
+            const std::string message = message_of([&] {
+                check_kernels(*pad, {"a_layer", "n:100", {}, run(value), {}});
+            });
+            EXPECT_NE(message.find(says), std::string::npos) << message;
+            EXPECT_EQ(message.empty(), *says == '\0') << message;
+        }
+}
+
+// A new shader that is in no table of versions, or whose launcher is not called, is compiled for no vendor's
+// device.
+template <class Real>
+static void add_names(std::set<std::string>& names, LaunchPad& pad) {
+    const ModelConfig config = parse_descriptor("custom:layers=2,heads=2,channels=128,max_seq_len=1024");
+    const auto commands = [&] {
+        give_default_commands<Real>(pad, config, 2, 64);  // few rows take kernels of their own
+        give_all_versions<Real>(pad, config, 2, 1024);
+    };
+    for (const auto& [key, constants] : pad.dry_run(commands).kernels) {
+        const std::string name = key.substr(0, key.find('\0'));
+        for (const char* type : {"_fp32", "_bf16", "_fp16"}) names.insert(name.substr(0, name.find(type)));
+    }
+}
+
+TEST(KernelTable, HasEveryShader) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    LaunchPadOptions options = test_options();
+    options.compile_only = true;
+    LaunchPad pad(options);
+    std::set<std::string> names;
+    add_names<float>(names, pad);
+    if (pad.limits().fragment<fp16>()) add_names<fp16>(names, pad);
+    std::vector<std::string> folders = {"/shaders", "/dev/vulkan/baselines"};
+    if (pad.limits().fragment<fp16>()) folders.push_back("/shaders/cooperative_matrix");
+    if (pad.limits().fp32_pieces()) folders.push_back("/shaders/cooperative_matrix/fp32");
+    for (const std::string& folder : folders)
+        for (const auto& entry : std::filesystem::directory_iterator(SOURCE_DIR + folder)) {
+            std::string name = entry.path().stem().string();
+            if (is_tensor_core_gemm(name) && !pad.limits().fragment<fp16>()) continue;
+            if (name.starts_with("matmul7") && pad.limits().fp16_pieces) name += "_half";
+            if (entry.path().extension() != ".comp") continue;
+            EXPECT_TRUE(names.count(name)) << name << ": give it a row in dev/vulkan/kernel_cases.cpp";
+        }
+}

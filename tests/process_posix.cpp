@@ -1,0 +1,113 @@
+// Starts programs with posix_spawnp(): see process.h.
+#include "tests/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <system_error>
+
+extern char** environ;
+
+// One end of the pipes of standard output and of standard error; -1: closed.
+struct PipeEnds {
+    int ends[2] = {-1, -1};
+
+    ~PipeEnds() {
+        for (const int i : {0, 1}) shut(i);
+    }
+    int& operator[](int i) { return ends[i]; }
+    void shut(int i) {
+        if (ends[i] >= 0) close(ends[i]);
+        ends[i] = -1;
+    }
+};
+
+struct Process::Internals {
+    pid_t child = 0;
+    bool ended = false;
+    PipeEnds pipes;  // read ends
+};
+
+// Sets the ends of a new pipe, which other programs do not inherit.
+static void open_pipe(int& read_end, int& write_end) {
+    int ends[2];
+    if (pipe(ends) != 0) throw std::system_error(errno, std::generic_category(), "cannot create a pipe");
+    for (const int end : ends) fcntl(end, F_SETFD, FD_CLOEXEC);
+#ifdef F_SETPIPE_SZ
+    fcntl(ends[1], F_SETPIPE_SZ, 4096);  // the program is never far ahead of what is read
+#endif
+    read_end = ends[0];
+    write_end = ends[1];
+}
+
+Process::Process(std::vector<std::string> argv, FILE* input) : internals(std::make_unique<Internals>()) {
+    PipeEnds write_ends;
+    for (const int i : {0, 1}) open_pipe(internals->pipes[i], write_ends[i]);
+    std::vector<char*> words;
+    for (std::string& word : argv) words.push_back(word.data());
+    words.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    if (input)
+        posix_spawn_file_actions_adddup2(&actions, fileno(input), 0);
+    else
+        posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    for (const int i : {0, 1}) posix_spawn_file_actions_adddup2(&actions, write_ends[i], i + 1);
+    const int error = posix_spawnp(&internals->child, words[0], &actions, nullptr, words.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error) throw std::system_error(error, std::generic_category(), "cannot start " + argv[0]);
+}
+
+Process::~Process() {
+    kill();
+    wait();
+}
+
+bool Process::read(std::string& out, std::string& err, double seconds) {
+    pollfd waiting[2] = {{internals->pipes[0], POLLIN, 0}, {internals->pipes[1], POLLIN, 0}};
+    std::string* texts[2] = {&out, &err};
+    if (waiting[0].fd < 0 && waiting[1].fd < 0) return false;
+    if (poll(waiting, 2, int(seconds * 1e3)) <= 0) return true;  // also if a signal interrupts it
+    for (const int i : {0, 1}) {
+        if (!waiting[i].revents) continue;
+        char chunk[4096];
+        const ssize_t count = ::read(waiting[i].fd, chunk, sizeof chunk);
+        if (count > 0) texts[i]->append(chunk, size_t(count));
+        if (count > 0 || (count < 0 && errno == EINTR)) continue;
+        internals->pipes.shut(i);
+    }
+    return internals->pipes[0] >= 0 || internals->pipes[1] >= 0;
+}
+
+void Process::kill() { send(SIGKILL); }
+
+void Process::send(int signal) {
+    if (!internals->ended) ::kill(internals->child, signal);
+}
+
+static int status_of(int status) {
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+bool Process::has_ended() {
+    int code = 0;
+    if (!internals->ended && waitpid(internals->child, &code, WNOHANG) == internals->child) {
+        internals->ended = true;
+        status = status_of(code);
+    }
+    return internals->ended;
+}
+
+int Process::wait() {
+    int code = 0;
+    if (internals->ended) return status;
+    while (waitpid(internals->child, &code, 0) < 0 && errno == EINTR) {
+    }
+    internals->ended = true;
+    return status = status_of(code);
+}
