@@ -94,10 +94,11 @@ TEST(EmbeddedShaders, FragmentsLoadFromVectors) {
 TEST(EmbeddedShaders, TheProbeOfFragmentsKnowsItsLane) {
     const uint32_t BUILT_IN = 11, LANE = 41;
     for (const Module& m : modules())
-        if (m.name.starts_with("matrix_layout"))
+        if (m.name.starts_with("matrix_layout")) {
             EXPECT_TRUE(std::ranges::any_of(m.code, [&](const Instruction& i) {
                 return Spirv::opcode(i) == OpDecorate && i[2] == BUILT_IN && i[3] == LANE;
             })) << m.name;
+        }
 }
 
 // Launchers count the shared memory that their kernels use; drivers may also reserve what is declared only.

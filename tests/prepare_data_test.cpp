@@ -582,7 +582,7 @@ TEST(prepare_data, a_newline_next_to_a_mark_belongs_to_it) {
         }
         text += line + "  indented" + line + line + "<|endoftext|>" + line + line + "last" + line;
         expected += "^" + line + "  indented" + line + "^" + line + "last" + line;
-        TextOptions options = {.split = "endoftext"};
+        TextOptions options = {.split = DocumentSplit::end_of_text};
         TemporaryFolder folder;
         write_whole_file(folder / "text", {text});
         for (const size_t block_bytes : {1u, 40u, 1u << 20}) {

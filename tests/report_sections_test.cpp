@@ -362,7 +362,7 @@ static void expect_fragment_products(LaunchPad& pad, uint32_t down, uint32_t acr
     const std::vector<float> got = run_kernel(pad, groups * block, [&](uint64_t outp) {
         pad.dispatch<Real>(
             "peak_matrix", {groups},
-            {block, shape.M, shape.N, shape.K, shape.truncates, down, across, uint32_t(operands)},
+            {block, shape.M, shape.N, shape.K, uint32_t(shape.conversion), down, across, uint32_t(operands)},
             PeakFmaArgs{outp, int(iterations)});
     });
     double per_product = 0;
