@@ -18,9 +18,12 @@ namespace fs = std::filesystem;
 std::string recorded_option(const nlohmann::json& run, const std::string& name, const std::string& path) {
     for (const nlohmann::json& line : run.value("options", nlohmann::json::array())) {
         if (!line.is_string() || !line.get<std::string>().starts_with(name)) continue;
-        for (const TomlEntry& entry : read_toml(line.get<std::string>(), path))
-            if (entry.name == name && entry.values.size() == 1)
-                return entry.values[0] == "-1" ? "" : entry.values[0];  // -1: chosen by the program
+        try {
+            for (const TomlEntry& entry : read_toml(line.get<std::string>(), path))
+                if (entry.name == name && entry.values.size() == 1)
+                    return entry.values[0] == "-1" ? "" : entry.values[0];  // -1: chosen by the program
+        } catch (const Error&) {  // somebody else wrote it
+        }
     }
     return "";
 }

@@ -89,7 +89,8 @@ static void fit_batch(const RuleInputs& in, TextRecipe& r) {
         return double(micro) <= most && (!in.tokens_per_step || in.tokens_per_step % micro == 0);
     };
     // so that a pass over a short text has 16 steps
-    const int of_step = halved_until(s.tokens_per_step, 256, [&](int n) { return 16 * n <= tokens; });
+    int of_step = halved_until(s.tokens_per_step, 256, [&](int n) { return 16 * n <= tokens; });
+    if (in.tokens_per_step) of_step = in.tokens_per_step;
     const int wanted = std::max(1, of_step / (s.sequence * in.processes));
     r.batch = in.batch ? in.batch : halved_until(std::min(wanted, 1 << 12), 1, batch_fits);
     if (!in.sequence)

@@ -15,7 +15,7 @@
 #include "llmc/text/bpe_merges.h"
 #include "llmc/text/word_counts.h"
 
-static const char* end_of_text = "<|endoftext|>";
+static const char* end_mark = "<|endoftext|>";
 static const int num_bytes = 256, most_tokens = 65536;  // tokens are stored as uint16
 
 std::optional<BpeOptions> parse_bpe(const std::string& name) {
@@ -35,7 +35,7 @@ std::optional<BpeOptions> parse_bpe(const std::string& name) {
 
 static std::vector<std::string> special_tokens(const BpeOptions& bpe) {
     std::vector<std::string> all = bpe.special_tokens;
-    if (std::ranges::find(all, end_of_text) == all.end()) all.insert(all.begin(), end_of_text);
+    if (std::ranges::find(all, end_mark) == all.end()) all.insert(all.begin(), end_mark);
     std::set<std::string> known;
     for (const std::string& token : all) {
         const char* text = token.c_str();
@@ -58,7 +58,7 @@ static Tokenizer first_tokens(const BpeOptions& bpe) {
     tokenizer.tokens = special_tokens(bpe);
     for (size_t id = 0; id < tokenizer.tokens.size(); id++) {
         tokenizer.added.push_back({.id = int(id), .special = true});
-        if (tokenizer.tokens[id] == end_of_text) tokenizer.end_of_text = int(id);
+        if (tokenizer.tokens[id] == end_mark) tokenizer.end_of_text = int(id);
     }
     std::vector<std::string> bytes;
     for (int byte = 0; byte < num_bytes; byte++) bytes.push_back(std::string(1, char(byte)));
