@@ -174,7 +174,6 @@ int main(int argc, char** argv) {
     CommandLine line("bench", "Times every version of every kernel.");
     line.add_device(o.device);
     line.add("--filter", o.filter, "only rows whose names match this regular expression");
-    line.add("--json", o.json, "write the rows to this file, which build/report compares")
-        .is(PathKind::file);
+    line.add("--json", o.json, "write the rows to this file, which build/report compares").is(PathKind::file);
     return line.run(argc, argv, [&] { run(o, command_text(argc, argv)); });
 }

@@ -22,7 +22,7 @@ std::string recorded_option(const nlohmann::json& run, const std::string& name, 
             for (const TomlEntry& entry : read_toml(line.get<std::string>(), path))
                 if (entry.name == name && entry.values.size() == 1)
                     return entry.values[0] == "-1" ? "" : entry.values[0];  // -1: chosen by the program
-        } catch (const Error&) {  // somebody else wrote it
+        } catch (const Error&) {                                            // somebody else wrote it
         }
     }
     return "";

@@ -136,8 +136,8 @@ Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel, std::span<co
 
 VkPipeline find_pipeline_with_base(LaunchPadState& s, Pipeline& pipeline) {
     if (!pipeline.with_base)
-        pipeline.with_base = build_pipeline(s, pipeline.kernel, pipeline.constants, s.cache,
-                                            VK_PIPELINE_CREATE_DISPATCH_BASE);
+        pipeline.with_base =
+            build_pipeline(s, pipeline.kernel, pipeline.constants, s.cache, VK_PIPELINE_CREATE_DISPATCH_BASE);
     return pipeline.with_base;
 }
 

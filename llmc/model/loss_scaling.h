@@ -1,7 +1,7 @@
-// Dynamic loss scaling for fp16 (Micikevicius et al. 2018). Gradients below 2^-14 may underflow in fp16, since
-// devices may flush its subnormals, so the loss is multiplied by a power of two before the backward pass; the
-// gradient norm and the update divide by it. If the scale is too large, the norm is not finite, and AdamW
-// skips that update.
+// Dynamic loss scaling for fp16 (Micikevicius et al. 2018). Gradients below 2^-14 may underflow in fp16,
+// since devices may flush its subnormals, so the loss is multiplied by a power of two before the backward
+// pass; the gradient norm and the update divide by it. If the scale is too large, the norm is not finite, and
+// AdamW skips that update.
 #pragma once
 #include <cmath>
 #include <utility>

@@ -188,7 +188,9 @@ void add_help_options(OptionTable& table, MachineOptions& o) {
 }
 
 void add_cpu_options(OptionTable& table, MachineOptions& o) {
-    table.add("--threads num-threads", o.threads, "CPU threads; 0: OMP_NUM_THREADS, or the cores that the process may use, at most its CPU quota")
+    table
+        .add("--threads num-threads", o.threads,
+             "CPU threads; 0: OMP_NUM_THREADS, or the cores that the process may use, at most its CPU quota")
         .between(0, 1024)
         .not_saved();
     Option& simd = table.add(
