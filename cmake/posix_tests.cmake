@@ -23,6 +23,7 @@ foreach(entry ${subgroup_tests})
   endforeach()
 endforeach()
 add_test(NAME includes COMMAND ${PROJECT_SOURCE_DIR}/tests/check_includes.sh)
+add_test(NAME growth COMMAND ${PROJECT_SOURCE_DIR}/tests/check_growth.sh)
 if(NOT SANITIZE AND NOT CMAKE_BUILD_TYPE STREQUAL Debug)  # those builds inline less
   add_test(NAME simd_clones COMMAND ${PROJECT_SOURCE_DIR}/tests/check_simd_clones.sh $<TARGET_FILE:llmc>)
   set_tests_properties(simd_clones PROPERTIES SKIP_RETURN_CODE 77)
