@@ -454,6 +454,14 @@ TEST(Recipe, StoriesOnACpuHaveOneRecipe) {
     EXPECT_EQ(stories.sequence, 256);
 }
 
+TEST_F(TextRun, MinutesAreThoseOfANewRunOnAText) {
+    expect_refused({"-i", "tokens.bin", "--minutes", "2"},
+                   "--minutes chooses a run on a text: it needs --text");
+    train("my.txt");
+    expect_refused({"-o", "runs/my-text", "-y", "1", "--minutes", "2"},
+                   "say with -x at which step the run in");
+}
+
 // -b auto keeps the tokens of a step.
 TEST(Recipe, AutoKeepsTheTokensOfAStep) {
     const Options automatic = with_given(&Options::batch, 0, {.num_processes = 2});

@@ -36,7 +36,9 @@ static void add_data_options(OptionTable& t, Options& o) {
          "folder, or a new model: d6 to d48, gpt3:c768, custom:layers=4,heads=4,channels=128,max_seq_len=256")
         .is(PathKind::model);
     t.add("--tokenizer", o.tokenizer,
-          "gpt2_tokenizer.bin or 'bytes', to print samples; else the data's or model's")
+          "with --text: bytes, bpe:4096 to train one of so many tokens on the text, or a tokenizer's file; "
+          "else "
+          "the file or 'bytes' that prints samples (default: the data's or model's)")
         .is(PathKind::tokenizer);
     t.add("--seed", o.seed, "seed of initialization, shuffling and sampling");
     t.group = "With --text, how files are read";
@@ -361,6 +363,12 @@ static void check_options(const Options& o) {
     if (o.exports()) return;
     if (o.train_data.empty() && !o.overfit && !o.plans_only())
         fail("no training data: give a text with --text, or token shards with -i");
+    const bool asks_for_minutes = o.sources.of(&o.minutes) == Source::command_line;
+    if (asks_for_minutes && o.text.empty())
+        fail(
+            "--minutes chooses a run on a text: it needs --text; -x or --epochs say how long other runs are");
+    if (asks_for_minutes && o.sources.of(&o.max_steps) == Source::run)
+        fail("--minutes chooses a new run: say with -x at which step the run in %s ends", o.output.c_str());
     if (o.val_data.empty() && o.overfit) fail("-a 1 trains on validation data: give token shards with -j");
     check_batch(o);
     if (o.val_batches == 0 && o.val_every)
