@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #define SIGKILL 9
+#define SIGSTOP 19
 
 // Process::send() sends Ctrl-Break instead of all others but SIGHUP.
 #undef SIGINT
@@ -26,6 +27,8 @@
 inline int setenv(const char* name, const char* value, int) { return _putenv_s(name, value); }
 inline int unsetenv(const char* name) { return _putenv_s(name, ""); }
 inline int kill(int, int) { return errno = ENOSYS, -1; }
+inline int fork() { return errno = ENOSYS, -1; }
+inline int getppid() { return errno = ENOSYS, -1; }
 
 inline unsigned geteuid() { return 0; }
 inline int seteuid(unsigned) { return errno = ENOSYS, -1; }
