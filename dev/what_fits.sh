@@ -1,6 +1,6 @@
 #!/bin/bash
 # Prints which models train on GPUs of several sizes, which need not be there: the table "What fits" of
-# README.md. A cell has the batch and the options that -b auto takes for steps of 524,288 tokens.
+# docs/devices.md. A cell has the batch and the options that -b auto takes for steps of 524,288 tokens.
 #
 #   [BUILD=build] [MODELS="d12 d24 d36 d48"] dev/what_fits.sh [SIZE...]    # in GiB; default: 6 8 12 16 24 80
 set -euo pipefail

@@ -245,16 +245,16 @@ TEST(Fit, SaysWhatAutoLacks) {
     EXPECT_NE(text.find("-b 1 -r 3 needs"), std::string::npos) << text;
 }
 
-// README's table is what its command prints.
-TEST(Fit, TheTableOfReadme) {
-    const std::string readme = read_whole_file(SOURCE_DIR "/README.md");
+// The table of docs/devices.md is what its command prints.
+TEST(Fit, TheTableOfWhatFits) {
+    const std::string page = read_whole_file(SOURCE_DIR "/docs/devices.md");
     const ProgramResult result =
         run_program({"env", "BUILD=" BINARY_DIR, SOURCE_DIR "/dev/what_fits.sh", "6", "8", "24"});
     ASSERT_EQ(result.status, 0) << result.err;
     std::istringstream lines(result.out);
     int count = 0;
     for (std::string line; std::getline(lines, line); count++)
-        EXPECT_NE(readme.find("\n" + line + "\n"), std::string::npos) << line;
+        EXPECT_NE(page.find("\n" + line + "\n"), std::string::npos) << line;
     EXPECT_EQ(count, 5);
     for (const char* wrong : {"8x", "-8", "0", "--help", "1.5"}) {
         const ProgramResult refused =
