@@ -35,6 +35,7 @@
 #include "llmc/run/profile.h"
 #include "llmc/run/text_tokens.h"
 #include "llmc/run/train_loop.h"
+#include "llmc/text/bpe_trainer.h"
 
 static void print_devices() {
     std::vector<DeviceInfo> devices;
@@ -148,6 +149,9 @@ static void show_text_run(const Options& o, bool stopped) {
                    o.saves_best() ? "best" : "last");
 }
 
+// Whether the folder holds this run, which a retry resumes, and not an earlier one.
+static bool run_has_begun = false;
+
 // Runs the steps. Returns the exit status, which is nonzero if a signal stopped the run.
 template <class Real>
 static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer, double peak,
@@ -176,6 +180,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
                      .runner = runner,
                      .job = job,
                      .peak_rate = peak};
+    run_has_begun = true;
     if (job.rank == 0) begin_output(o, inputs, optimizer.share, run.log);
     if (job.rank == 0 && !o.output.empty()) run.tokenizer = recorded_tokenizer(o, inputs);
     if (job.rank == 0) run.bits_per_nat = bits_per_nat(o, inputs);
@@ -204,7 +209,13 @@ struct CheckpointNotRead : Error {
 template <class Real>
 static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify) {
     RunFolder folder;
-    RunInputs inputs = open_inputs(o, folder, job, verify);
+    RunInputs inputs;
+    try {
+        inputs = open_inputs(o, folder, job, verify);
+    } catch (const Error& error) {
+        if (o.resume && verify == Verify::when_read) throw CheckpointNotRead(error.what());
+        throw;
+    }
     const OptimizerShare share = share_of_process(o, job);
     const MemoryCheck memory = memory_check<Real>(o, inputs.config, pad, job);
     if (o.may_choose_batch()) {
@@ -289,7 +300,7 @@ template <class Real>
 static double time_step(Options o, LaunchPad* pad, Communicator& job, const TextRecipe& recipe) {
     o.batch = recipe.batch;
     o.sequence = recipe.shape.sequence;
-    o.sources.choose(o.optimizer, OptimizerKind::muon);
+    o.sources.choose(o.optimizer, finetunes(o) ? OptimizerKind::adamw : OptimizerKind::muon);
     const ModelConfig config = config_of(recipe);
     if (!memory_check<Real>(o, config, pad, job).fits_here(shape_of(o)))
         return std::numeric_limits<double>::infinity();
@@ -298,7 +309,9 @@ static double time_step(Options o, LaunchPad* pad, Communicator& job, const Text
     Optimizer<Real> optimizer(config, g.memory, optimizer_options(o), share_of_process(o, job));
     initialize_parameters(config, o.seed, parameter_writer(g, &optimizer));
     std::optional<DataLoader> no_data;
-    const int micro_steps = recipe.shape.tokens_per_step / (o.batch * o.sequence * o.num_processes);
+    // 0: -d is no multiple of the batch, which is refused later
+    const int micro_steps =
+        std::max(1, recipe.shape.tokens_per_step / (o.batch * o.sequence * o.num_processes));
     const double seconds = micro_steps * mean_step_seconds(o, g, optimizer, no_data, 1);
     print_line(stdout, "measured: %s: %.4g ms per step", describe_shape(recipe).c_str(), 1e3 * seconds);
     return seconds;
@@ -312,7 +325,7 @@ static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, Laun
         if (job.rank > 0) return;
         recipe = choose_recipe(o, tokens, pad, [&](const TextRecipe& candidate) {
             double& seconds = times[describe_shape(candidate)];
-            if (o.plans_memory_only())  // of a device that need not be there
+            if (o.plans_device())  // which need not be there
                 seconds = 6 * candidate.parameters * candidate.shape.tokens_per_step / 1e13;
             if (seconds == 0)
                 seconds = with_precision(stored_type_name(o.precision), [&]<class Real>(Real) {
@@ -350,6 +363,9 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
     TextTokens tokens;
     if (pad && pad->limits().bf16_fragment) o.sources.choose(o.precision, StoredType::bf16);
     job.agree([&] {
+        if (finetunes(o) && parse_bpe(o.tokenizer))
+            fail("--tokenizer %s makes a new tokenizer, and the model of -e has its own: leave it out",
+                 o.tokenizer.c_str());
         bytes = count_text_bytes(o);
         tokens = plan_tokens(o, bytes);
     });
@@ -363,7 +379,8 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
         planned = chosen_for(tokens, recipe, planned);
     });
     if (o.plans_only()) {
-        if (!finetunes(o) && recipe.step_seconds > 0 && !o.plans_memory_only())
+        const bool is_free = !finetunes(o) && !o.is_given(o.max_steps) && !o.is_given(o.epochs);
+        if (is_free && recipe.step_seconds > 0 && !o.plans_memory_only())
             print_choices(o, tokens, pad, times, job);
         o = planned;
         return plan_without_tokens(o, tokens);
@@ -402,11 +419,9 @@ static int run_alone(const Options& o, Communicator& job) {
     return 0;
 }
 
-// Trains. A run whose device is lost starts again, as with -y 1.
+// Trains. A run whose device is lost starts again, as with -y 1 if it had begun.
 static int train_and_retry(Options& o, int argc, char** argv, Communicator& job) {
     static char resume[] = "--resume=1", not_over[] = "--start-over=false";
-    std::vector<char*> again(argv, argv + argc);
-    again.insert(again.end(), {resume, not_over});
     for (int retries = 0;; retries++) {
         try {
             return train(o, job);
@@ -415,6 +430,8 @@ static int train_and_retry(Options& o, int argc, char** argv, Communicator& job)
             warn("%s; retry %d of %d", lost.what(), retries + 1, o.retry_lost_device);
         }
         std::this_thread::sleep_for(std::chrono::seconds(1));  // while the driver resets it
+        std::vector<char*> again(argv, argv + argc);
+        if (run_has_begun) again.insert(again.end(), {resume, not_over});
         o = {.num_processes = job.size, .process_rank = job.rank, .num_nodes = job.num_nodes};
         parse_options(int(again.size()), again.data(), o);
     }

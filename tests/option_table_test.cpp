@@ -6,6 +6,7 @@
 #include <regex>
 #include <set>
 
+#include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/toml.h"
@@ -273,5 +274,15 @@ TEST(Reference, HasTheOptionsOfTheOtherPrograms) {
         EXPECT_EQ(names_in(rows, std::regex("`(--[a-z0-9-]+)")),
                   names_in("\n" + help, std::regex("\n  (?:-[a-z]+,)?(--[a-z0-9-]+)")))
             << program;
+    }
+}
+
+// A bound that is no binary fraction, such as 0.05, is one of the values.
+TEST(OptionTable, BoundsAreValues) {
+    Options o;
+    for (Option& row : option_table(o).rows) {
+        if (row.range.empty() || row.is_size || row.least < -1e299 || row.most > 1e18) continue;
+        for (const double bound : {row.least, row.most})
+            EXPECT_NO_THROW(row.set({format_string("%.10g", bound)})) << row.name << " " << bound;
     }
 }

@@ -456,10 +456,12 @@ TEST(Recipe, StoriesOnACpuHaveOneRecipe) {
 
 TEST_F(TextRun, MinutesAreThoseOfANewRunOnAText) {
     expect_refused({"-i", "tokens.bin", "--minutes", "2"},
-                   "--minutes chooses a run on a text: it needs --text");
+                   "no --text: --minutes chooses a run on a text");
     train("my.txt");
-    expect_refused({"-o", "runs/my-text", "-y", "1", "--minutes", "2"},
-                   "say with -x at which step the run in");
+    const ProgramResult again =
+        run_program(command({"-o", "runs/my-text", "-y", "1", "--minutes", "2", "-s", "0"}));
+    EXPECT_EQ(again.status, 0) << again.err;  // one command serves for the start and for every restart
+    EXPECT_TRUE(contains(again.out, "--minutes has chosen the run's steps when it began")) << again.out;
 }
 
 // -b auto keeps the tokens of a step.

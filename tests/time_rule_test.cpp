@@ -153,3 +153,31 @@ TEST(TimeRule, TheTokenizerFollowsTheText) {
     }
     EXPECT_EQ(before, 8192);
 }
+
+// With the counts that were planned, a recipe stays what it is, however large the model.
+TEST(TimeRule, AdaptsOnlyToOtherInputs) {
+    for (const Device& device : devices)
+        for (double bytes = 2e4; bytes < 4e9; bytes *= 3)
+            for (const double minutes : {1.0, 60.0}) {
+                RuleInputs in = text_of(bytes, minutes);
+                const TextRecipe planned = choose_for_time(in, device), same = adapt(in, planned);
+                EXPECT_EQ(same.shape, planned.shape) << device.flops << " " << bytes;
+                EXPECT_EQ(same.batch, planned.batch);
+                EXPECT_EQ(same.steps, planned.steps);
+                EXPECT_EQ(same.dropout, planned.dropout);
+                in.train_tokens = uint64_t(0.9 * bytes / bytes_per_token(planned.vocab_size));
+                const TextRecipe fewer = adapt(in, planned);
+                EXPECT_EQ(fewer.shape.layers, planned.shape.layers);
+                EXPECT_LE(fewer.seconds(), 60 * minutes);
+            }
+}
+
+// -d below B*T: the sequence is shortened if -t does not say it; a measurement of 0 s does not loop.
+TEST(TimeRule, FewTokensPerStep) {
+    RuleInputs in = text_of(30000, 1);
+    in.tokens_per_step = 32;
+    const TextRecipe r = choose_for_time(in, devices[2]);
+    EXPECT_EQ(32 % (r.batch * r.shape.sequence), 0);
+    in.sequence = 1024;
+    EXPECT_EQ(choose_for_time(in, [](const TextRecipe&) { return 0.0; }).shape.sequence, 1024);
+}

@@ -42,12 +42,12 @@ struct Held {
 static Held held;
 
 // What the calls of the openat() family take instead of a path.
-struct Place {
+struct HeldPath {
     int folder = AT_FDCWD;
     std::string name;
 };
 
-static Place place_of(const std::string& path) {
+static HeldPath place_of(const std::string& path) {
     if (held.descriptor < 0 || !path.starts_with(held.path)) return {AT_FDCWD, path};
     const std::string_view rest = std::string_view(path).substr(held.path.size());
     const size_t name = rest.find_first_not_of('/');
@@ -121,7 +121,7 @@ int64_t write_when_ready(int descriptor, const void* from, size_t bytes) {
     return retry([&] { return write(descriptor, from, part); });
 }
 
-static int open_fifo(const Place& at, int flags) {
+static int open_fifo(const HeldPath& at, int flags) {
     const auto try_to_open = [&] {
         return retry([&] { return openat(at.folder, at.name.c_str(), flags | O_NONBLOCK | O_CLOEXEC); });
     };
@@ -137,13 +137,13 @@ static int open_fifo(const Place& at, int flags) {
     return -1;
 }
 
-static bool is_fifo(const Place& at) {
+static bool is_fifo(const HeldPath& at) {
     struct stat found;
     return fstatat(at.folder, at.name.c_str(), &found, 0) == 0 && S_ISFIFO(found.st_mode);
 }
 
 int open_path(const std::string& path, Access access) {
-    const Place at = place_of(path);
+    const HeldPath at = place_of(path);
     const int flags = flags_of.at(access);
     const bool may_wait = flags == O_WRONLY || (flags == O_RDONLY && polls_for_writer);
     if (may_wait && is_fifo(at)) return open_fifo(at, flags);
@@ -168,7 +168,7 @@ static FileStatus status_from(const struct stat& status) {
 }
 
 std::optional<FileStatus> get_status(const std::string& path, Links links) {
-    const Place at = place_of(path);
+    const HeldPath at = place_of(path);
     struct stat found;
     if (fstatat(at.folder, at.name.c_str(), &found, links == Links::keep ? AT_SYMLINK_NOFOLLOW : 0) != 0)
         return std::nullopt;
@@ -191,24 +191,24 @@ bool flush_to_disk(int descriptor) {
 }
 
 bool rename_path(const std::string& from, const std::string& to) {
-    const Place a = place_of(from), b = place_of(to);
+    const HeldPath a = place_of(from), b = place_of(to);
     return retry([&] { return renameat(a.folder, a.name.c_str(), b.folder, b.name.c_str()); }) == 0;
 }
 
 bool unlink_path(const std::string& path) {
-    const Place at = place_of(path);
+    const HeldPath at = place_of(path);
     return retry([&] { return unlinkat(at.folder, at.name.c_str(), 0); }) == 0;
 }
 
 // --- folders ---
 
 bool make_folder(const std::string& path) {
-    const Place at = place_of(path);
+    const HeldPath at = place_of(path);
     return retry([&] { return mkdirat(at.folder, at.name.c_str(), 0777); }) == 0;
 }
 
 bool remove_folder(const std::string& path) {
-    const Place at = place_of(path);
+    const HeldPath at = place_of(path);
     return retry([&] { return unlinkat(at.folder, at.name.c_str(), AT_REMOVEDIR); }) == 0;
 }
 

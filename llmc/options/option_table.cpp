@@ -52,9 +52,11 @@ static Number number_of(const Option& o, const std::string& text) {
     const std::string alternative = o.word_for_zero.empty() ? "" : ", or " + o.word_for_zero;
     long double value = 0;
     const bool is_number = read_number(text, value);
-    if (is_number && o.range.starts_with("at least") && value > o.most)
-        fail("%s is not at most %.10g", shown.c_str(), o.most);
-    if (!o.range.empty() && !(is_number && value >= o.least && value <= o.most))
+    // a bound such as 0.05 is a double, which the text is compared as
+    const bool is_small = is_number && double(value) < o.least,
+               is_large = is_number && double(value) > o.most;
+    if (is_large && o.range.starts_with("at least")) fail("%s is not at most %.10g", shown.c_str(), o.most);
+    if (!o.range.empty() && (!is_number || std::isnan(double(value)) || is_small || is_large))
         fail("%s is not %s%s", shown.c_str(), o.range.c_str(), alternative.c_str());
     if constexpr (std::is_integral_v<Number>) {
         const bool in_digits =

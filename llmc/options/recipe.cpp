@@ -44,6 +44,7 @@ static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const La
     in.tokens_per_step = std::max(0, if_given(o.total_batch));
     in.steps = std::max(0, if_given(o.max_steps));
     in.epochs = if_given(o.epochs);
+    if (o.is_given(o.max_steps) && o.max_steps < 0 && in.epochs == 0) in.epochs = 1;  // -x -1
     if (o.is_given(o.model)) {
         const ModelSource model = find_model(o.model);
         const ModelConfig config = read_shape(model);
@@ -67,12 +68,13 @@ static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const La
 // Three passes, at most 1,000 steps, or as many as the time allows, without other regularization than the
 // low rate.
 static TextRecipe for_finetuning(const Options& o, RuleInputs in, const StepSeconds& measure) {
-    if (!in.sequence) in.sequence = std::min(1024, in.most_sequence);
-    if (!in.batch && !in.tokens_per_step) in.tokens_per_step = 4 * in.sequence * in.processes;
-    const bool by_time = o.is_given(o.minutes);
-    if (!by_time && !in.steps && !in.epochs) {
-        const double per_epoch = double(in.train_tokens) / in.tokens_per_step;
-        in.steps = int(std::clamp(3 * per_epoch, 1.0, 1000.0));
+    in.first_sequence = std::min(1024, in.most_sequence);
+    const int T = in.sequence ? in.sequence : in.first_sequence;
+    if (!in.batch && !in.tokens_per_step) in.tokens_per_step = 4 * T * in.processes;
+    if (!o.is_given(o.minutes) && !in.steps && in.epochs == 0) {
+        const int B = in.batch ? in.batch : 4;
+        const int per_step = in.tokens_per_step ? in.tokens_per_step : B * T * in.processes;
+        in.steps = int(std::clamp(3.0 * double(in.train_tokens) / per_step, 1.0, 1000.0));
     }
     TextRecipe r = choose_for_time(in, measure);
     r.dropout = r.weight_decay = 0;
@@ -87,10 +89,9 @@ TextRecipe choose_recipe(const Options& o, const TextTokens& tokens, const Launc
 
 TextRecipe recount(const Options& o, const TextTokens& tokens, const LaunchPad* pad,
                    const TextRecipe& recipe) {
-    return choose_recipe(o, tokens, pad, [&](const TextRecipe& r) {
-        return r.shape.channels == recipe.shape.channels ? recipe.step_seconds
-                                                         : std::numeric_limits<double>::infinity();
-    });
+    const RuleInputs in = inputs_of(o, tokens, pad);
+    if (finetunes(o)) return for_finetuning(o, in, [&](const TextRecipe&) { return recipe.step_seconds; });
+    return adapt(in, recipe);
 }
 
 ModelConfig config_of(const TextRecipe& r) {
@@ -147,8 +148,9 @@ std::string describe(const Options& o, const TextTokens& tokens, const TextRecip
         format_string("%s; %d steps read %.3g MB of text %.3g times", describe_shape(r).c_str(), r.steps,
                       double(tokens.bytes) / 1e6, r.epochs);
     if (r.step_seconds > 0) text += format_string(" in %.3g minutes", r.seconds() / 60);
-    if (r.step_seconds > 0 && r.seconds() < 0.8 * 60 * o.minutes)
-        text += ", since more would not help on so short a text";
+    const bool is_long =
+        o.is_given(o.max_steps) || o.is_given(o.epochs) || r.seconds() >= 0.8 * 60 * o.minutes;
+    if (r.step_seconds > 0 && !is_long) text += ", since more would not help on so short a text";
     if (!finetunes(o))
         text += format_string("; English documentation of this size gets about %.2f bits per byte",
                               r.bits_per_byte);

@@ -79,10 +79,11 @@ static void fit_batch(const RuleInputs& in, TextRecipe& r) {
     ModelShape& s = r.shape;
     const double tokens = tokens_of(in, r.vocab_size);
     const double most = std::min(tokens, val_tokens_of(in, r.vocab_size)) - 1;
-    if (in.sequence)
-        s.sequence = in.sequence;
-    else  // a short text teaches little about what is far apart
-        s.sequence = halved_until(s.sequence, 16, [&](int T) { return 3.5 * T <= std::sqrt(tokens); });
+    s.sequence = in.sequence ? in.sequence
+                 : in.first_sequence
+                     ? in.first_sequence
+                     // a short text teaches little about what is far apart
+                     : halved_until(s.sequence, 16, [&](int T) { return 3.5 * T <= std::sqrt(tokens); });
     if (in.most_sequence && !in.sequence) s.sequence = std::min(s.sequence, in.most_sequence);
     const auto batch_fits = [&](int B) {
         const int64_t micro = int64_t(B) * s.sequence * in.processes;
@@ -93,9 +94,10 @@ static void fit_batch(const RuleInputs& in, TextRecipe& r) {
     if (in.tokens_per_step) of_step = in.tokens_per_step;
     const int wanted = std::max(1, of_step / (s.sequence * in.processes));
     r.batch = in.batch ? in.batch : halved_until(std::min(wanted, 1 << 12), 1, batch_fits);
+    const double longest = in.tokens_per_step ? std::min(most, double(in.tokens_per_step)) : most;
     if (!in.sequence)
-        s.sequence = halved_until(s.sequence, 1,
-                                  [&](int T) { return double(int64_t(r.batch) * T * in.processes) <= most; });
+        s.sequence = halved_until(
+            s.sequence, 1, [&](int T) { return double(int64_t(r.batch) * T * in.processes) <= longest; });
     s.tokens_per_step = in.tokens_per_step ? in.tokens_per_step : r.batch * s.sequence * in.processes;
 }
 
@@ -188,18 +190,25 @@ static size_t best_of(const RuleInputs& in, const std::vector<TextRecipe>& all, 
     return best;
 }
 
+TextRecipe adapt(const RuleInputs& in, TextRecipe chosen) {
+    fit_batch(in, chosen);
+    complete(in, chosen);
+    return chosen;
+}
+
 // Measures the smallest candidate, then the best one by what was measured so far, until that one and the next
 // larger one, which may take hardly longer on a GPU, are measured.
 TextRecipe choose_for_time(const RuleInputs& in, const StepSeconds& measure) {
     std::vector<TextRecipe> all = candidates_for(in);
     const bool needs_no_time = all.size() == 1 && (in.steps > 0 || in.epochs > 0);
     if (needs_no_time) return complete(in, all[0]), all[0];
-    all[0].step_seconds = measure(all[0]);
+    const auto time = [&](TextRecipe& r) { r.step_seconds = std::max(measure(r), 1e-9); };  // 0: not measured
+    time(all[0]);
     while (true) {
         TextRecipe recipe;
         size_t next = best_of(in, all, recipe);
         if (all[next].step_seconds > 0) next++;
         if (next == all.size() || all[next].step_seconds > 0) return recipe;
-        all[next].step_seconds = measure(all[next]);
+        time(all[next]);
     }
 }

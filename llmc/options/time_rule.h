@@ -26,6 +26,7 @@ struct RuleInputs {
     int vocab_size = 0;         // of the given tokenizer; bytes: 257
     int layers = 0, heads = 0, channels = 0, sequence = 0;
     int most_sequence = 0;    // of a given model
+    int first_sequence = 0;   // of a trained model: shorter only where the data holds no batch
     int batch = 0;            // sequences in a micro-batch of each process
     int tokens_per_step = 0;  // -d
     int steps = 0;
@@ -54,6 +55,10 @@ using StepSeconds = std::function<double(const TextRecipe&)>;
 
 // Calls measure() for the candidates that it compares, one to five.
 TextRecipe choose_for_time(const RuleInputs& in, const StepSeconds& measure);
+
+// A recipe that was chosen, with the steps and the regularization for other inputs, such as the number of
+// tokens once they are prepared.
+TextRecipe adapt(const RuleInputs& in, TextRecipe chosen);
 
 // Size of the tokenizer for so many bytes of text and a model of that width: 257, bytes, or that of a BPE.
 int choose_vocab_size(uint64_t text_bytes, int channels);

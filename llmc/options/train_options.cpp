@@ -366,9 +366,7 @@ static void check_options(const Options& o) {
     const bool asks_for_minutes = o.sources.of(&o.minutes) == Source::command_line;
     if (asks_for_minutes && o.text.empty())
         fail(
-            "--minutes chooses a run on a text: it needs --text; -x or --epochs say how long other runs are");
-    if (asks_for_minutes && o.sources.of(&o.max_steps) == Source::run)
-        fail("--minutes chooses a new run: say with -x at which step the run in %s ends", o.output.c_str());
+            "no --text: --minutes chooses a run on a text; -x or --epochs say how long other runs are");
     if (o.val_data.empty() && o.overfit) fail("-a 1 trains on validation data: give token shards with -j");
     check_batch(o);
     if (o.val_batches == 0 && o.val_every)
@@ -387,6 +385,8 @@ static void check_options(const Options& o) {
 
 void complete_options(Options& o) {
     check_options(o);
+    if (o.sources.of(&o.minutes) == Source::command_line && o.sources.of(&o.max_steps) == Source::run)
+        o.notes.push_back("--minutes has chosen the run's steps when it began: -x makes it longer");
     if (o.batch == 0) o.sources.set(&o.batch, Source::chosen);  // -b auto
 }
 

@@ -50,6 +50,11 @@ static uint64_t validation_share(uint64_t bytes, bool tokens_are_bytes) {
                             : std::clamp<uint64_t>(bytes / 40, 1200, 32768);
 }
 
+static double bytes_of_token(const std::string& tokenizer) {
+    const std::optional<BpeOptions> trained = parse_bpe(tokenizer);
+    return tokenizer == "bytes" ? 1 : trained ? bytes_per_token(trained->vocab_size) : 4;
+}
+
 // Bytes of text in a file, decompressed; about, if it has marks or other JSON between the texts, whose share
 // the file's beginning says. Error if it is no file, or not text.
 static uint64_t text_bytes(const Options& o, const std::string& path) {
@@ -123,8 +128,7 @@ uint64_t count_text_bytes(const Options& o) {
 
 TextTokens plan_tokens(const Options& o, uint64_t text_bytes) {
     const std::string tokenizer = tokenizer_name(o);
-    const std::optional<BpeOptions> trained = parse_bpe(tokenizer);
-    const double bytes_each = tokenizer == "bytes" ? 1 : trained ? bytes_per_token(trained->vocab_size) : 4;
+    const double bytes_each = bytes_of_token(tokenizer);
     const uint64_t val =
         is_stories(o) ? stories_val_tokens : validation_share(text_bytes, tokenizer == "bytes");
     TextTokens planned = patterns_of(o);
@@ -158,10 +162,10 @@ void prepare_text(const Options& o) {
     if (!is_stories(o)) {
         const FoundText found = find_text(p);
         p.text_bytes = text_bytes(o, found);
-        const bool are_bytes = p.tokenizer == "bytes";
+        const uint64_t share = validation_share(p.text_bytes, p.tokenizer == "bytes");
         // rounded, so that the draw does not depend on how much markup a text has
-        p.val_fraction = std::stod(format_string("%.3g", double(validation_share(p.text_bytes, are_bytes)) /
-                                                             double(p.text_bytes) * (are_bytes ? 1 : 4)));
+        p.val_fraction = std::stod(
+            format_string("%.3g", double(share) * bytes_of_token(p.tokenizer) / double(p.text_bytes)));
         made_of = description(p, found.files);
         refuse_inputs(o.output, found.files);
     }
