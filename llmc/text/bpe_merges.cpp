@@ -391,8 +391,8 @@ void Learner::run(WordCounts& words) {
             for (std::vector<uint32_t>& side : parts[p].changed) side.resize(learning.vocab_size);
         }
         for (;;) {
-#pragma omp single
-            goes_on = merge_rare_pairs();
+            if (omp_get_thread_num() == 0) goes_on = merge_rare_pairs();
+#pragma omp barrier
             if (!goes_on) break;
 #pragma omp for schedule(static, 1)
             for (size_t p = 0; p < parts.size(); p++) merge_part(parts[p]);
