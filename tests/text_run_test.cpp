@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "llmc/base/file.h"
+#include "llmc/base/os.h"
 #include "llmc/data/token_file.h"
 #include "llmc/options/train_options.h"
 #include "llmc/run/text_tokens.h"
@@ -335,10 +336,11 @@ TEST_F(TextRun, AResumedRunRefusesAnotherText) {
     expect_refused(with(a, {"--text", "stories"}), "--text stories: the run in a trains on ");
     expect_refused(with(a, {"--text", "other.txt", "--start-over"}), "--text other.txt: the run in a trains");
     expect_refused(with(a, {"--include", "*.txt"}),
-                   "--include '*.txt': the tokens of the run in a were prepared with no --include");
-    expect_refused(with(b, {"--include", "*.txt"}), "in b were prepared with --include '*.md'");
+                   "--include " + shell_word("*.txt") + ": the tokens of the run in a were prepared with no");
+    expect_refused(with(b, {"--include", "*.txt"}),
+                   "in b were prepared with --include " + shell_word("*.md"));
     expect_refused(with(b, {"--include", "*.md", "--include", "*.txt"}),
-                   "--include '*.md' --include '*.txt'");
+                   "--include " + shell_word("*.md") + " --include " + shell_word("*.txt"));
     expect_refused(with(a, {"--field", "text"}), "in a were prepared with no --field");
     expect_refused(with(a, {"--as-text"}), "in a were prepared with no --as-text");
     expect_refused(with(plain, {"--text", "my.txt"}), "--text my.txt: the run in plain trains on no text");
@@ -455,8 +457,7 @@ TEST(Recipe, StoriesOnACpuHaveOneRecipe) {
 }
 
 TEST_F(TextRun, MinutesAreThoseOfANewRunOnAText) {
-    expect_refused({"-i", "tokens.bin", "--minutes", "2"},
-                   "no --text: --minutes chooses a run on a text");
+    expect_refused({"-i", "tokens.bin", "--minutes", "2"}, "no --text: --minutes chooses a run on a text");
     train("my.txt");
     const ProgramResult again =
         run_program(command({"-o", "runs/my-text", "-y", "1", "--minutes", "2", "-s", "0"}));

@@ -348,7 +348,7 @@ TEST(TrainOptions, ARepeatedOptionIsNoOther) {
 // What TOML may be, as long as its lines are NAME = VALUE.
 TEST(TrainOptions, ValuesInAFile) {
     TemporaryFolder folder;
-    std::ofstream(folder / "run.toml")
+    std::ofstream(folder / "run.toml", std::ios::binary)
         << "# comment\n\n \t train-data = \"a # b, [c]\" # x\r\nval-data='it\"s'\n"
            "text='t'\nmodel='d24' # d12\nbatch-size=8\nseed = 7\t\n"
            "include=[ # two\n  '*.md', \"\\u0041\",\n]\n\"warmup-steps\" = 3\n"
