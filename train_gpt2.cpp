@@ -244,7 +244,6 @@ static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify) {
 // process verifies all checkpoints, and the run resumes the newest intact one.
 template <class Real>
 static int train(const Options& o, LaunchPad* pad, Communicator& job) {
-    catch_save_signal();
     if (job.size > 1) try {
             return train<Real>(o, pad, job, Verify::when_read);
         } catch (const CheckpointNotRead&) {
@@ -403,6 +402,7 @@ static void print_notes(const Options& o) {
 
 // Opens the device, chooses what is not given, and trains.
 static int train(Options& o, Communicator& job) {
+    catch_save_signal();
     const auto pad = open_training_device(o, job);
     if (o.needs_tokens()) prepare_and_choose(o, pad.get(), job);
     print_notes(o);
