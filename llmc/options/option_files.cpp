@@ -168,7 +168,8 @@ std::vector<std::string> option_of_run(const std::string& folder, const std::str
     const std::string path = options_path(folder);
     if (!file_exists(path)) return {};
     Options o;
-    const Option& row = *option_table(o).find(name);
+    OptionTable table = option_table(o);
+    const Option& row = *table.find(name);
     for (const TomlEntry& entry : read_toml(read_whole_file(path, 1 << 20), path))
         if (entry.name == name) return absolute_texts(row, entry.values, fs::absolute(folder));
     return {};
