@@ -276,7 +276,7 @@ END
 macos_compiler() {
     { have python3 && python3 -c 'import ensurepip'; } 2>>"$log" || apt_install python3-venv
     rm -rf "$tools/zig"
-    if ! { python3 -m venv "$tools/zig" && "$tools/zig/bin/pip" install ziglang; } >>"$log" 2>&1; then
+    if ! { python3 -m venv "$tools/zig" && "$tools/zig/bin/pip" install ziglang==0.15.2; } >>"$log" 2>&1; then
         die "could not install Python's package ziglang in .tools/zig (network? log: $log)"
     fi
     write_script macos-c++ <<END

@@ -6,7 +6,7 @@
 #include "llmc/model/model_config.h"
 #include "llmc/options/time_rule.h"
 
-struct LaunchPad;
+class LaunchPad;
 struct Options;
 
 // The subfolder of a run's folder that holds the tokens of its text.
