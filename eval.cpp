@@ -24,7 +24,8 @@
 
 struct EvalOptions {
     ModelOptions model;
-    std::string data, hellaswag, text;
+    std::vector<std::string> data, text;
+    std::string hellaswag;
     TextOptions of_text = {};
     int batch = 4, sequence = 0, max_batches = -1;
 };
@@ -147,8 +148,8 @@ static void print_score(const Score& score) {
 static std::vector<TokenShard> open_shards(const EvalOptions& options, TrainedModel& model) {
     if (options.data.empty()) return {};
     const std::vector<TokenShard> shards = open_token_shards(options.data);
-    if (const auto made_with = tokenizer_of_shards({options.data})) {
-        check_data_fits(*made_with, options.data, model.source, model.config);
+    if (const auto made_with = tokenizer_of_shards(options.data)) {
+        check_data_fits(*made_with, options.data[0], model.source, model.config);
         if (!model.tokenizer) model.tokenizer = open_recorded_tokenizer(*made_with);
     } else {
         warn_of_bytes(shards, model.config.vocab_size);
@@ -163,14 +164,14 @@ static TextSequences open_texts(const EvalOptions& options, TrainedModel& model)
     PreparationOptions text = {options.of_text};
     if (text.split == DocumentSplit::automatic)
         text.split = text.field.empty() ? model.source.split : DocumentSplit::none;
-    text.files = {options.text};
+    text.files = options.text;
     const FoundText found = find_text(text);
     note_left_out(found);
     TextSequences sequences = {std::make_unique<TextReader>(found.files, text), &*model.tokenizer,
                                options.batch, options.sequence};
     sequences.reader->tokenizer = &*model.tokenizer;
     sequences.read(2);
-    if (sequences.tokens.size() < 2) fail("--text %s has no text", options.text.c_str());
+    if (sequences.tokens.size() < 2) fail("--text %s has no text", options.text[0].c_str());
     return sequences;
 }
 
@@ -181,7 +182,8 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
     uint64_t tokens = 0;
     for (const TokenShard& shard : shards) tokens = std::max(tokens, shard.tokens);
     if (!options.data.empty() && tokens < 2)
-        fail("'%s' has no shard of at least two tokens: there is nothing to predict", options.data.c_str());
+        fail("'%s' has no shard of at least two tokens: there is nothing to predict",
+             options.data[0].c_str());
     std::vector<HellaSwagExample> examples;
     if (!options.hellaswag.empty()) examples = read_hellaswag(options.hellaswag, config.vocab_size);
 
@@ -202,8 +204,9 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
 
 static void add_options(CommandLine& line, EvalOptions& o) {
     add_model_options(line, o.model);
-    line.add("-i,--data", o.data, "token shards: a file or a quoted glob pattern").is(PathKind::pattern);
-    line.add("--text", o.text, "a text, or a folder of texts, for the model's own tokenizer")
+    line.add("-i,--data", o.data, "token shards: a file or a quoted glob pattern; may be repeated")
+        .is(PathKind::pattern);
+    line.add("--text", o.text, "a text, or a folder of texts, for the model's own tokenizer; may be repeated")
         .is(PathKind::text);
     add_text_options(line, o.of_text);
     line.add("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag").is(PathKind::file);

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "llmc/base/error.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/os.h"
 #include "llmc/base/precision.h"
 #include "llmc/base/signals.h"
@@ -284,14 +285,14 @@ static void export_model(const Options& o) {
 
 // A dry run of --text plans without the tokens, which are not prepared.
 static void plan_without_tokens(Options& o, const TextTokens& tokens) {
-    o.expected_data = format_string("about %llu training tokens, %llu validation tokens, of %s",
-                                    (unsigned long long)tokens.train_tokens,
-                                    (unsigned long long)tokens.val_tokens, printable(o.text).c_str());
+    o.expected_data = format_string(
+        "about %llu training tokens, %llu validation tokens, of %s", (unsigned long long)tokens.train_tokens,
+        (unsigned long long)tokens.val_tokens, printable(joined(o.text, ", ")).c_str());
     const uint64_t per_step =
         o.total_batch > 0 ? uint64_t(o.total_batch) : uint64_t(o.global_batch()) * o.sequence;
     if (o.epochs > 0 && per_step > 0)
         o.max_steps = int(std::clamp(o.epochs * double(tokens.train_tokens / per_step), 1.0, 1e9));
-    o.train_data = o.val_data = "";
+    o.train_data = o.val_data = {};
 }
 
 // The time of a step of a new model; infinite if it does not fit in memory.
@@ -421,7 +422,6 @@ static int run_alone(const Options& o, Communicator& job) {
 
 // Trains. A run whose device is lost starts again, as with -y 1 if it had begun.
 static int train_and_retry(Options& o, int argc, char** argv, Communicator& job) {
-    static char resume[] = "--resume=1", not_over[] = "--start-over=false";
     for (int retries = 0;; retries++) {
         try {
             return train(o, job);
@@ -430,10 +430,11 @@ static int train_and_retry(Options& o, int argc, char** argv, Communicator& job)
             warn("%s; retry %d of %d", lost.what(), retries + 1, o.retry_lost_device);
         }
         std::this_thread::sleep_for(std::chrono::seconds(1));  // while the driver resets it
-        std::vector<char*> again(argv, argv + argc);
-        if (run_has_begun) again.insert(again.end(), {resume, not_over});
-        o = {.num_processes = job.size, .process_rank = job.rank, .num_nodes = job.num_nodes};
-        parse_options(int(again.size()), again.data(), o);
+        o = {.num_processes = job.size,
+             .process_rank = job.rank,
+             .retries = run_has_begun,
+             .num_nodes = job.num_nodes};
+        parse_options(argc, argv, o);
     }
 }
 

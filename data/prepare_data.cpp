@@ -76,7 +76,8 @@ static void add_options(CommandLine& line, Options& options) {
     line.add("FILE", options.files,
              "text files, plain or compressed (gzip, zstd), folders of them, or - for standard input")
         .is(PathKind::file);
-    line.add("--files-from", options.files_from, "read more names of files from this file, one per line")
+    line.add("--files-from", options.files_from,
+             "read more names of files from this file, one per line; may be repeated")
         .is(PathKind::file);
     line.add("--tokenizer", options.tokenizer,
              "tokenizer file, bytes, or bpe:N, as in bpe:4096: one of N tokens, trained on all of the text")

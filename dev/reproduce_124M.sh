@@ -1,7 +1,7 @@
 #!/bin/bash
 # Reproduces GPT-2 124M on 10 billion tokens of FineWeb, with the settings of llm.c's run_gpt2_124M.sh.
 # Downloads missing files, then trains. Run again after a stop or a crash, it resumes from the newest
-# checkpoint. Options of train_gpt2 override those below. Run as:
+# checkpoint. Options of train_gpt2 override those of dev/reproduce_124M.toml. Run as:
 #   [SHARDS=100] [DATA=data] [BUILD=build] [NP=1] dev/reproduce_124M.sh [-b 16 or other options of train_gpt2]
 # `--optimizer muon -l 3.6e-3 -q 0.1 -u 0` trains with Muon, which was not compared on FineWeb.
 # NP=8 trains on 8 GPUs of one machine; MPIRUN ("mpirun") is the launcher and its options.
@@ -26,8 +26,6 @@ fi
     data/download.sh fineweb "$shards" "$data/fineweb"
 [ -f "$data/starter/gpt2_124M_debug_state.bin" ] || data/download.sh starter "$data/starter"
 
-# 524,288 tokens per step (-d), whatever the micro-batch (-b)
-exec "${launch[@]}" "$trainer" -i "$data/fineweb/fineweb_train_*.bin" -j "$data/fineweb/fineweb_val_*.bin" \
-    --tokenizer "$data/starter/gpt2_tokenizer.bin" --hellaswag-file "$data/starter/hellaswag_val.bin" \
-    -e d12 --precision bf16 -b 64 -t 1024 -d 524288 -r 0 -c 0.1 -l 0.0006 -q 0 -u 700 \
-    -v 250 -s 20000 -g 144 -h 1 -o runs/gpt2_124M -n 5000 -y 1 "$@"
+exec "${launch[@]}" "$trainer" --config dev/reproduce_124M.toml -y 1 \
+    -i "$data/fineweb/fineweb_train_*.bin" -j "$data/fineweb/fineweb_val_*.bin" \
+    --tokenizer "$data/starter/gpt2_tokenizer.bin" --hellaswag-file "$data/starter/hellaswag_val.bin" "$@"

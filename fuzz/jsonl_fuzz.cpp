@@ -10,8 +10,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static Tokenizer bytes = open_tokenizer("bytes");
     const std::string_view all = text_of(data, size);
     const InputFile file(all);
-    for (const TextOptions& options : {TextOptions{.field = "text"},
-                                       {.split = DocumentSplit::blank_line, .field = "text"},
+    for (const TextOptions& options : {TextOptions{.field = {"text"}},
+                                       {.split = DocumentSplit::blank_line, .field = {"text"}},
                                        {.split = DocumentSplit::blank_line}})
         expect_no_crash([&] {
             const size_t most = 4 * size + (1 << 14);

@@ -220,11 +220,11 @@ TEST(BpeTrainer, WordsAreThoseThatAreEncoded) {
     EXPECT_EQ(train(text, {.vocab_size = 300}, {.split = DocumentSplit::end_of_text}).vocab_size(), 257);
     EXPECT_GT(train(text, {.vocab_size = 300}).vocab_size(), 257);
     EXPECT_EQ(train("zz\n", {.vocab_size = 300, .min_frequency = 1}).vocab_size(), 258);
-    EXPECT_EQ(train("{\"text\": \"zz\"}\n", {.vocab_size = 300, .min_frequency = 1}, {.field = "text"})
+    EXPECT_EQ(train("{\"text\": \"zz\"}\n", {.vocab_size = 300, .min_frequency = 1}, {.field = {"text"}})
                   .vocab_size(),
               258);
     const std::string message =
-        message_of([] { train("{\"a\": 1}\n", {.vocab_size = 300}, {.field = "text"}); });
+        message_of([] { train("{\"a\": 1}\n", {.vocab_size = 300}, {.field = {"text"}}); });
     EXPECT_NE(message.find("line 1 has no string in a field 'text'"), std::string::npos) << message;
 }
 

@@ -263,7 +263,7 @@ TEST_F(MemoryFault, Texts) {
             argv.push_back(nullptr);
             Options options;
             parse_options(int(argv.size()) - 1, argv.data(), options);
-            return options.train_data + options.model + std::to_string(options.max_steps);
+            return options.train_data.at(0) + options.model + std::to_string(options.max_steps);
         },
         library_pieces);
 }

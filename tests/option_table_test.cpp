@@ -93,14 +93,19 @@ TEST(OptionTable, EverySpellingOfAnOption) {
     EXPECT_EQ(e.words, (Words{"-w", "v"}));
 }
 
-TEST(OptionTable, OfAnOptionThatIsGivenTwiceTheLastCountsUnlessItIsAList) {
+TEST(OptionTable, OnlyAListIsGivenTwice) {
     Everything e;
-    e.parse({"--flag", "--flag=false", "-c", "5", "--count", "6", "--pair", "a", "b", "--pair", "c", "d",
-             "--several", "x", "--several", "y"});
-    EXPECT_FALSE(e.flag);
-    EXPECT_EQ(e.count, 6);
-    EXPECT_EQ(e.pair, (Words{"c", "d"}));
+    e.parse({"--several", "x", "--numbers", "1", "--several", "y", "--numbers", "2,3"});
     EXPECT_EQ(e.several, (Words{"x", "y"}));
+    EXPECT_EQ(e.numbers, (std::vector<int>{1, 2, 3}));
+    const std::pair<Words, const char*> cases[] = {{{"--flag", "--flag"}, "--flag"},
+                                                   {{"--on", "--no-on"}, "--on"},
+                                                   {{"-c", "5", "--count=5"}, "--count"},
+                                                   {{"--pair", "a", "b", "--pair", "c", "d"}, "--pair"},
+                                                   {{"-x", "1", "--without", "2"}, "--without"},
+                                                   {{"--word", "one", "--word", "two"}, "--word"}};
+    for (const auto& [arguments, name] : cases)
+        EXPECT_EQ(refusal(arguments), std::string(name) + " is given twice: it takes one value");
 }
 
 TEST(OptionTable, WrongArgumentsGiveOneLine) {

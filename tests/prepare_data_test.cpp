@@ -189,6 +189,26 @@ TEST(prepare_data, documents_of_jsonl) {
     EXPECT_EQ(read_shard(folder / "x_train.bin").size(), expected.size() + 5 + 1);
 }
 
+TEST(prepare_data, several_fields_and_lists) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "a.jsonl", {R"({"q": "one", "a": "two"})", "\n", R"({"q": "three"})", "\n"});
+    write_whole_file(folder / "b.jsonl", {R"({"a": "four", "q": ""})"});
+    for (const char* name : {"a", "b"}) {
+        const std::string file = folder / name;
+        write_whole_file(file + ".list", {file + ".jsonl\n"});
+    }
+    const std::vector<std::string> lists = {"--files-from", folder / "b.list", "--files-from",
+                                            folder / "a.list"},
+                                   fields = {"--field", "q", "--field", "a"};
+    EXPECT_NE(prepare(folder, with(fields, lists)).err.find("a.jsonl: line 2 has no string in a field 'a'"),
+              std::string::npos);
+    ASSERT_EQ(prepare(folder, with(with(fields, lists), {"--skip-bad-lines"})).status, 0);
+    EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^\nfour^one\ntwo"));
+    const ProgramResult twice = prepare(folder, {"--seed", "1", "--seed", "2", folder / "b.jsonl"});
+    EXPECT_EQ(twice.status, 1);
+    EXPECT_NE(twice.err.find("--seed is given twice: it takes one value"), std::string::npos) << twice.err;
+}
+
 TEST(prepare_data, jsonl_of_many_blocks) {
     TemporaryFolder folder;
     std::string lines;

@@ -304,6 +304,31 @@ TEST_F(TextRun, AFolderIsAText) {
     EXPECT_TRUE(contains(train("notes", {"-o", "notes/run"}).out, "has not changed"));
 }
 
+TEST_F(TextRun, SeveralTextsAreOneInTheirOrder) {
+    std::filesystem::create_directories(folder / "both");
+    for (const char* name : {"b.txt", "both/1.txt"}) write_text(name, 900);
+    for (const char* name : {"a.txt", "both/2.txt"}) write_text(name, 500);
+    const auto tokens = [&](const std::string& run) {
+        return read_whole_file(folder / (run + "/tokens/text_train.bin"));
+    };
+    const auto train_on = [&](const Words& texts) {
+        const ProgramResult run = run_program(command(with({"-e", shape, "-x", "4", "-g", "20"}, texts)));
+        EXPECT_EQ(run.status, 0) << run.err;
+        return run.out;
+    };
+    EXPECT_TRUE(contains(train_on({"--text", "b.txt", "--text", "a.txt"}), "read 0.033"));
+    train("both");
+    EXPECT_EQ(tokens("runs/b-a-text"), tokens("runs/both-text"));
+    train_on({"--text", "a.txt", "--text", "b.txt"});
+    EXPECT_NE(tokens("runs/a-b-text"), tokens("runs/b-a-text"));
+    const Words resumed = {"-o", "runs/a-b-text", "-y", "1", "-x", "5"};
+    EXPECT_EQ(run_program(command(with({"--text", "a.txt", "--text", "./b.txt"}, resumed))).status, 0);
+    expect_refused(with({"--text", "b.txt", "--text", "a.txt"}, resumed),
+                   "--text b.txt --text a.txt: the run in runs/a-b-text trains on ");
+    expect_refused(with({"--text", "a.txt"}, resumed), "--text a.txt: the run in runs/a-b-text trains on ");
+    expect_refused({"--text", "stories", "--text", "a.txt"}, "--text stories is a generated corpus");
+}
+
 TEST_F(TextRun, AStoppedRunIsPlottedAndSaysHowToGoOn) {
     const ProgramResult stopped = run_program(
         small("my.txt", {"-x", "100000", "-v", "10", "--patience", "0"}), {SIGINT, "at step 20 |"});
@@ -406,7 +431,7 @@ TEST_F(TextRun, FinetunesAModelOfLongSequences) {
 
 // What is chosen for a text of so many tokens, on a device of 10 ms a step.
 static Options chosen(Options o, uint64_t train, uint64_t val) {
-    const TextTokens tokens = {"train.bin", "val.bin", train, val, train, val, true};
+    const TextTokens tokens = {{"train.bin"}, {"val.bin"}, train, val, train, val, true};
     take_recipe(o, tokens, choose_recipe(o, tokens, nullptr, [](const TextRecipe&) { return 0.01; }));
     return o;
 }
@@ -450,7 +475,7 @@ TEST(Recipe, TheRateFollowsTheOptimizer) {
 
 // make train on a CPU is the same on every machine.
 TEST(Recipe, StoriesOnACpuHaveOneRecipe) {
-    const Options stories = chosen(with_given(&Options::text, std::string("stories")), 8000000, 32768);
+    const Options stories = chosen(with_given(&Options::text, Words{"stories"}), 8000000, 32768);
     EXPECT_EQ(stories.max_steps, 3000);
     EXPECT_EQ(stories.batch, 8);
     EXPECT_EQ(stories.sequence, 256);

@@ -31,9 +31,9 @@ struct Data : TemporaryFolder {
         write_tokens(train, 4000, 67);
         write_tokens(val, 700, 67);
     }
-    ProgramResult run(std::vector<std::string> options, const SendSignal& signal = {}) const {
-        options.insert(options.begin(), {program, "-i", train, "-j", val, "-e", tiny, "-b", "3", "-t", "17"});
-        return run_program(options, signal);
+    ProgramResult run(const std::vector<std::string>& options, const SendSignal& signal = {}) const {
+        return run_program(
+            with({program, "-i", train, "-j", val, "-e", tiny, "-b", "3", "-t", "17"}, options), signal);
     }
     std::vector<double> losses(const std::string& output) const {  // from main.log's training lines
         std::ifstream log(output + "/main.log");

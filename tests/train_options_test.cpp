@@ -17,6 +17,8 @@
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
+using Words = std::vector<std::string>;
+
 static Options parse(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "train_gpt2");
     std::vector<char*> argv;
@@ -34,7 +36,7 @@ TEST(TrainOptions, ARunOnATextMayHaveNoValidationData) {
     const TemporaryFolder folder;
     const std::string options = folder / "options.toml";
     write_whole_file(options, {"train-data=\"a.bin\"\nval-data=\"\"\ntext=\"b.txt\"\n"});
-    EXPECT_EQ(parse({"-o", folder / "run", "--config", options}).val_data, "");
+    EXPECT_EQ(parse({"-o", folder / "run", "--config", options}).val_data, Words());
 }
 
 TEST(TrainOptions, LlmcsFlagsHaveTheSameMeaning) {
@@ -44,8 +46,8 @@ TEST(TrainOptions, LlmcsFlagsHaveTheSameMeaning) {
                "-x",  "77",         "-k",   "wsd",     "-l",  "0.001", "-u", "7",      "-q",  "0.5", "-c",
                "0.1", "-sl",        "3.5",  "-sg",     "4.5", "-v",    "9",  "-m",     "11",  "-s",  "13",
                "-g",  "15",         "-a",   "0",       "-w",  "0",     "-r", "2"});
-    EXPECT_EQ(o.train_data, "train*.bin");
-    EXPECT_EQ(o.val_data, "val.bin");
+    EXPECT_EQ(o.train_data, Words{"train*.bin"});
+    EXPECT_EQ(o.val_data, Words{"val.bin"});
     EXPECT_EQ(o.model, "d24");
     EXPECT_EQ(o.output, "runs/a");
     EXPECT_EQ(o.checkpoint_every, 500);
@@ -124,8 +126,13 @@ TEST(TrainOptions, FlagsWithoutEffectGiveANote) {
     EXPECT_THROW(parse({"-i", "train.bin", "-z", "2"}), Error);
 }
 
-TEST(TrainOptions, TheLastValueWins) {
-    EXPECT_EQ(parse({"-i", "a", "-x", "5", "-x", "6", "--max-steps", "7"}).max_steps, 7);
+TEST(TrainOptions, OnlyListsAreGivenTwice) {
+    const Options o = parse({"-i", "a", "-j", "b", "--train-data=c", "-j", "d", "-x", "5"});
+    EXPECT_EQ(o.train_data, (Words{"a", "c"}));
+    EXPECT_EQ(o.val_data, (Words{"b", "d"}));
+    EXPECT_EQ(parse({"--plot", "a", "--plot", "b", "c"}).plotted, (Words{"a", "b", "c"}));
+    EXPECT_NE(refusal({"-i", "a", "-x", "5", "--max-steps", "7"}).find("--max-steps is given twice"),
+              std::string::npos);
 }
 
 TEST(TrainOptions, ThreadsOfTheCpu) {
@@ -189,8 +196,8 @@ TEST(TrainOptions, TheEffectiveOptionsReadBackAreTheSame) {
     std::ofstream(folder / "run.toml") << options_text(o);
     const Options again = parse({"--config", folder / "run.toml"});
     EXPECT_EQ(options_text(again), options_text(o));
-    EXPECT_EQ(again.train_data, std::filesystem::absolute(o.train_data));
-    EXPECT_EQ(again.val_data, std::filesystem::absolute(o.val_data));
+    EXPECT_EQ(again.train_data.at(0), std::filesystem::absolute(o.train_data.at(0)));
+    EXPECT_EQ(again.val_data.at(0), std::filesystem::absolute(o.val_data.at(0)));
     EXPECT_EQ(again.learning_rate, o.learning_rate);
     EXPECT_EQ(again.seed, o.seed);
     const Options defaults = parse({"-i", "x"});
@@ -215,7 +222,7 @@ TEST(TrainOptions, TheCommandLineWinsOverTheFileAndTheFileOverTheRunsOptions) {
     const Options o = parse({"--config", folder / "run.toml", "-x", "1", "-y", "1", "-o", folder.path});
     EXPECT_EQ(o.max_steps, 1);
     EXPECT_EQ(o.batch, 2);
-    EXPECT_EQ(o.train_data, "file");
+    EXPECT_EQ(o.train_data, Words{"file"});
     EXPECT_EQ(o.warmup, 3);
     ASSERT_EQ(o.notes.size(), 1u);
     EXPECT_NE(o.notes[0].find(options_path(folder.path)), std::string::npos);
@@ -337,14 +344,6 @@ TEST(TrainOptions, NumbersThatAnOptionCannotHold) {
 }
 
 // The processes of a job compare the options that they are given.
-TEST(TrainOptions, ARepeatedOptionIsNoOther) {
-    const NamedTexts given = given_options(parse({"-i", "x", "-x", "1", "--tensorboard", "-o", "y"}));
-    EXPECT_EQ(given_options(parse({"-i", "w", "-x", "2", "--tensorboard", "-o", "z", "-i", "x", "-x", "1",
-                                   "-x", "1", "--tensorboard", "-o", "y"})),
-              given);
-    EXPECT_NE(given_options(parse({"-i", "x", "-x", "1", "--tensorboard", "-o", "y", "-x", "2"})), given);
-}
-
 // What TOML may be, as long as its lines are NAME = VALUE.
 TEST(TrainOptions, ValuesInAFile) {
     TemporaryFolder folder;
@@ -354,8 +353,8 @@ TEST(TrainOptions, ValuesInAFile) {
            "include=[ # two\n  '*.md', \"\\u0041\",\n]\n\"warmup-steps\" = 3\n"
            "learning-rate=1e-4\ntensorboard=false\ndevice='a' 'b'";
     const Options o = parse({"--config", folder / "run.toml"});
-    EXPECT_EQ(o.train_data, "a # b, [c]");
-    EXPECT_EQ(o.val_data, "it\"s");
+    EXPECT_EQ(o.train_data, Words{"a # b, [c]"});
+    EXPECT_EQ(o.val_data, Words{"it\"s"});
     EXPECT_EQ(o.model, "d24");
     EXPECT_EQ(o.batch, 8);
     EXPECT_EQ(o.seed, 7u);
@@ -543,8 +542,8 @@ TEST(TrainOptions, ATildeIsTheHomeFolder) {
     setenv(name, "/somewhere", 1);
     const Options o = parse({"--output=~/run", "-i", "~/data/*.bin", "-j", "a~/b", "-e", "~/m.bin"});
     EXPECT_EQ(o.output, "/somewhere/run");
-    EXPECT_EQ(o.train_data, "/somewhere/data/*.bin");
-    EXPECT_EQ(o.val_data, "a~/b");
+    EXPECT_EQ(o.train_data, Words{"/somewhere/data/*.bin"});
+    EXPECT_EQ(o.val_data, Words{"a~/b"});
     EXPECT_EQ(o.model, "/somewhere/m.bin");
     setenv(name, before.c_str(), 1);
 }

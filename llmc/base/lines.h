@@ -13,3 +13,9 @@ inline std::vector<std::string> lines_of(std::string_view text) {
     }
     return lines;
 }
+
+inline std::string joined(const std::vector<std::string>& texts, const std::string& between) {
+    std::string all;
+    for (const std::string& text : texts) all += (&text == &texts[0] ? "" : between) + text;
+    return all;
+}

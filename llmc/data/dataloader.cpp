@@ -7,6 +7,7 @@
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/base/error.h"
+#include "llmc/base/lines.h"
 
 using Shard = DataLoader::Shard;
 using Piece = DataLoader::Piece;
@@ -30,13 +31,13 @@ static std::vector<Shard> group_shards(const std::vector<TokenShard>& files, uin
     return shards;
 }
 
-DataLoader::DataLoader(const std::string& pattern, int B, int T, int vocab_size, bool should_shuffle,
-                       uint64_t seed)
+DataLoader::DataLoader(const std::vector<std::string>& patterns, int B, int T, int vocab_size,
+                       bool should_shuffle, uint64_t seed)
     : batch_tokens(uint64_t(B) * T),
       sample_tokens(should_shuffle ? uint64_t(T) : batch_tokens),
       vocab(vocab_size) {
     if (B < 1 || T < 1) fail("batch size (%d) and sequence length (%d) must be positive", B, T);
-    shards = std::make_shared<std::vector<Shard>>(group_shards(open_token_shards(pattern), batch_tokens));
+    shards = std::make_shared<std::vector<Shard>>(group_shards(open_token_shards(patterns), batch_tokens));
     uint64_t targets = 0;
     for (const Shard& shard : *shards) {
         tokens += shard.num_tokens;
@@ -45,7 +46,8 @@ DataLoader::DataLoader(const std::string& pattern, int B, int T, int vocab_size,
     if (targets < batch_tokens) {
         const bool one_fits = targets >= uint64_t(T);
         fail("'%s' holds %llu tokens, but a batch of %d x %d needs %llu; use %s or more text",
-             pattern.c_str(), (unsigned long long)tokens, B, T, (unsigned long long)batch_tokens + 1,
+             joined(patterns, "', '").c_str(), (unsigned long long)tokens, B, T,
+             (unsigned long long)batch_tokens + 1,
              one_fits ? "a smaller batch (-b)" : "shorter sequences (-t)");
     }
     batches = ceil_div(targets, batch_tokens);

@@ -18,12 +18,15 @@
 #include "llmc/data/token_file.h"
 
 struct DataLoader {
-    // Opens all shards that match the glob pattern (sorted by name), checks their headers and lengths, and
-    // starts before the first batch. A shard too small for one batch is joined to its neighbour. Error if
-    // nothing matches, a file is not a token shard, or all of them together hold fewer than B*T + 1 tokens.
-    // Tokens must be < vocab_size; this is checked as they are read.
-    DataLoader(const std::string& pattern, int B, int T, int vocab_size, bool should_shuffle,
+    // Opens all shards that match the glob patterns (in their order, sorted by name), checks their headers
+    // and lengths, and starts before the first batch. A shard too small for one batch is joined to its
+    // neighbour. Error if nothing matches, a file is not a token shard, or all of them together hold fewer
+    // than B*T + 1 tokens. Tokens must be < vocab_size; this is checked as they are read.
+    DataLoader(const std::vector<std::string>& patterns, int B, int T, int vocab_size, bool should_shuffle,
                uint64_t seed = 42);
+    DataLoader(const std::string& pattern, int B, int T, int vocab_size, bool should_shuffle,
+               uint64_t seed = 42)
+        : DataLoader(std::vector{pattern}, B, T, vocab_size, should_shuffle, seed) {}
 
     // Copies the next B*T tokens into inputs (B,T), and the same shifted by one token into targets (B,T).
     // After the last batch a new epoch begins (shuffled anew). Returns how many of the tokens are new in this

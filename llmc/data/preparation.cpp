@@ -296,7 +296,7 @@ static void remove_earlier_shards(const PreparationOptions& options, const Stage
 // Error if a file that this run will replace or delete is somebody else's, or an input.
 static void check_outputs(const PreparationOptions& options, std::vector<std::string> inputs) {
     const std::string prefix = (fs::path(options.out) / options.name).generic_string();
-    if (!options.files_from.empty()) inputs.push_back(options.files_from);
+    inputs.insert(inputs.end(), options.files_from.begin(), options.files_from.end());
     for (const std::string& path : earlier_shards(options))
         check_output(path, inputs, is_token_shard, Target::file);
     check_output(prefix + ".json", inputs, is_sidecar, Target::file);
@@ -342,12 +342,14 @@ static void refuse_jsonl(const std::string& file) {
 
 FoundText find_text(const PreparationOptions& options) {
     std::vector<std::string> paths = options.files;
-    if (!options.files_from.empty()) {
-        const std::vector<std::string> listed = read_file_list(options.files_from);
+    std::vector<std::string> inputs = options.files_from;
+    for (const std::string& list : options.files_from) {
+        const std::vector<std::string> listed = read_file_list(list);
         paths.insert(paths.end(), listed.begin(), listed.end());
     }
     if (paths.empty()) fail("no text file is given (- is standard input)");
-    if (std::count(paths.begin(), paths.end(), "-") + (options.files_from == "-") > 1)
+    inputs.insert(inputs.end(), paths.begin(), paths.end());
+    if (std::count(inputs.begin(), inputs.end(), "-") > 1)
         fail("standard input (-) is given twice: it can be read once");
     FoundText found;
     found.files = files_below(paths, options.include, [&](const std::string& why) {

@@ -11,14 +11,14 @@
 #include "llmc/text/text_reader.h"
 
 struct PreparationOptions : TextOptions {
-    std::vector<std::string> files;   // texts, folders of them, or "-" for standard input
-    std::string files_from;           // a file with more names, one per line; empty: none
-    std::string tokenizer = "bytes";  // a tokenizer's file, or "bpe:4096": trained on the text
-    BpeOptions bpe = {};              // of "bpe:4096"; the size is that of the name
-    std::string out, name;            // the shards are OUT/NAME_train.bin and OUT/NAME_val.bin
-    uint64_t val_tokens = 0;          // the first so many tokens are for validation
-    double val_fraction = 0;          // or this fraction, drawn with `seed` from all of the text
-    uint64_t text_bytes = 0;          // about so much text, decompressed; 0: the sizes of the files say it
+    std::vector<std::string> files;       // texts, folders of them, or "-" for standard input
+    std::vector<std::string> files_from;  // files with more names, one per line
+    std::string tokenizer = "bytes";      // a tokenizer's file, or "bpe:4096": trained on the text
+    BpeOptions bpe = {};                  // of "bpe:4096"; the size is that of the name
+    std::string out, name;                // the shards are OUT/NAME_train.bin and OUT/NAME_val.bin
+    uint64_t val_tokens = 0;              // the first so many tokens are for validation
+    double val_fraction = 0;              // or this fraction, drawn with `seed` from all of the text
+    uint64_t text_bytes = 0;  // about so much text, decompressed; 0: the sizes of the files say it
     uint64_t shard_tokens = 100000000, seed = 42;
     std::function<void()> before_replacing = nullptr;  // called when the new shards are complete
 };

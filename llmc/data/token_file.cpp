@@ -64,9 +64,18 @@ std::vector<TokenShard> open_token_shards(const std::string& pattern) {
     return shards;
 }
 
-uint64_t count_tokens(const std::string& pattern) {
+std::vector<TokenShard> open_token_shards(const std::vector<std::string>& patterns) {
+    std::vector<TokenShard> all;
+    for (const std::string& pattern : patterns) {
+        std::vector<TokenShard> shards = open_token_shards(pattern);
+        std::move(shards.begin(), shards.end(), std::back_inserter(all));
+    }
+    return all;
+}
+
+uint64_t count_tokens(const std::vector<std::string>& patterns) {
     uint64_t tokens = 0;
-    for (const TokenShard& shard : open_token_shards(pattern)) tokens += shard.tokens;
+    for (const TokenShard& shard : open_token_shards(patterns)) tokens += shard.tokens;
     return tokens;
 }
 

@@ -30,9 +30,11 @@ TokenShard open_token_shard(const std::string& path);
 // Opens all shards that match a glob pattern, sorted by name, each checked as above and against the list of
 // its preparation (tokenizer_info.h). Error if there is none.
 std::vector<TokenShard> open_token_shards(const std::string& pattern);
+// The same of several patterns, in their order.
+std::vector<TokenShard> open_token_shards(const std::vector<std::string>& patterns);
 
-// Tokens in all shards that match the pattern. Errors as of open_token_shards().
-uint64_t count_tokens(const std::string& pattern);
+// Tokens in all shards that match the patterns. Errors as of open_token_shards().
+uint64_t count_tokens(const std::vector<std::string>& patterns);
 
 // Reads tokens [first, first + count) of the shard into out. Error if the shard does not have them all, or if
 // the file has been written or replaced since it was opened and its checksum is another.

@@ -68,7 +68,7 @@ static std::vector<std::string> take_values(const NamedOption& named,
 
 using GivenValues = std::vector<std::pair<Option*, std::vector<std::string>>>;
 
-// A list has all values, everything else the last one.
+// A list has all values; everything else is given once.
 static void add_values(GivenValues& given, Option* option, const std::vector<std::string>& values) {
     const auto same = [&](const auto& other) { return other.first == option; };
     const auto before = std::find_if(given.begin(), given.end(), same);
@@ -77,7 +77,7 @@ static void add_values(GivenValues& given, Option* option, const std::vector<std
     else if (option->is_list())
         before->second.insert(before->second.end(), values.begin(), values.end());
     else
-        before->second = values;
+        fail("%s is given twice: it takes one value", option->dashed().c_str());
 }
 
 // An argument by position. False: there is none.

@@ -6,8 +6,8 @@
 #include "llmc/options/option_table.h"
 
 // Sets the options of a table from arguments (without the program's name): --name value, --name=value,
-// -x value, -xvalue, flags, --no-name. Of an option that is given twice, a list has all values, everything
-// else the last one. Throws Error, one line, for the first wrong argument.
+// -x value, -xvalue, flags, --no-name. A list may be given several times, everything else once. Throws Error,
+// one line, for the first wrong argument.
 void parse_arguments(OptionTable& table, const std::vector<std::string>& arguments);
 
 // What --help prints.

@@ -97,13 +97,14 @@ std::string options_path(const std::string& output) { return output + "/options.
 
 // The tokens of a text are named relative to the run's folder, which may move.
 static std::vector<std::string> saved_texts(const Options& o, const Option& row) {
-    const std::vector<std::string> texts = absolute_texts(row, row.texts(), fs::current_path());
+    std::vector<std::string> texts = absolute_texts(row, row.texts(), fs::current_path());
     const auto whole = [](const std::string& path) { return fs::absolute(path).lexically_normal(); };
     const fs::path tokens = whole(escaped_pattern(o.output) + "/" + tokens_folder);
-    if (row.path != PathKind::pattern || o.text.empty() || texts[0].empty() ||
-        whole(texts[0]).parent_path() != tokens)
-        return texts;
-    return {std::string(tokens_folder) + "/" + fs::path(texts[0]).filename().generic_string()};
+    if (row.path != PathKind::pattern || o.text.empty()) return texts;
+    for (std::string& text : texts)
+        if (whole(text).parent_path() == tokens)
+            text = std::string(tokens_folder) + "/" + fs::path(text).filename().generic_string();
+    return texts;
 }
 
 // Whether a value is a number or true or false in TOML, whose integers have 63 bits.

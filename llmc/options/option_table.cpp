@@ -112,6 +112,7 @@ static void read_value(const Option& o, std::vector<T>* values, const std::strin
 }
 
 static std::vector<std::string> parts_of(const Option& o, const std::vector<std::string>& texts) {
+    if (o.is_list() && o.path != PathKind::none && texts == std::vector<std::string>{""}) return {};
     if (!o.has_commas) return texts;
     std::vector<std::string> parts;
     for (const std::string& text : texts)

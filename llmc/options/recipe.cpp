@@ -24,7 +24,7 @@ void take_tokenizer(Options& o, const TextRecipe& r) {
 // 0: free. Stories have bytes, whose entropy is known.
 static int vocab_size_of(const Options& o) {
     const bool names_vocab = o.is_given(o.model) && o.model.find("vocab=") != std::string::npos;
-    if (o.tokenizer.empty()) return names_vocab || o.text == "stories" ? bytes_vocab : 0;
+    if (o.tokenizer.empty()) return names_vocab || o.is_stories() ? bytes_vocab : 0;
     if (o.tokenizer == "bytes") return bytes_vocab;
     if (const auto trained = parse_bpe(o.tokenizer)) return trained->vocab_size;
     return open_tokenizer(o.tokenizer).vocab_size();
@@ -56,7 +56,7 @@ static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const La
     if (!finetunes(o)) in.vocab_size = vocab_size_of(o);
     // make train on a CPU is the same everywhere: the first plot that a new user sees is README's
     const bool is_first_run =
-        o.text == "stories" && !(pad && pad->device().is_gpu()) && !in.channels && !o.is_given(o.minutes);
+        o.is_stories() && !(pad && pad->device().is_gpu()) && !in.channels && !o.is_given(o.minutes);
     if (!is_first_run) return in;
     in.layers = 3, in.heads = 2, in.channels = 96;
     if (!in.sequence) in.sequence = 256;

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "llmc/model/model_config.h"
 #include "llmc/options/time_rule.h"
@@ -13,7 +14,7 @@ struct Options;
 inline constexpr const char* tokens_folder = "tokens";
 
 struct TextTokens {
-    std::string train, val;  // patterns, as -i and -j take them
+    std::vector<std::string> train, val;  // patterns, as -i and -j take them
     uint64_t train_tokens = 0, val_tokens = 0;
     uint64_t bytes = 0;        // of the text, without validation
     uint64_t val_bytes = 0;    // about

@@ -5,8 +5,9 @@ void add_text_options(OptionTable& table, TextOptions& text) {
         "--include", text.include,
         "of a folder, read only the files whose names match this quoted pattern, such as '*.md'; may be "
         "repeated");
-    table.add("--field text-field text-column column key", text.field,
-              "the files are JSONL; this field of each object is a document");
+    table.add(
+        "--field text-field text-column column key", text.field,
+        "the files are JSONL; this field of each object is a document; repeated: the fields, a line each");
     table
         .add(
             "--split-documents", text.split,

@@ -7,6 +7,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/os.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
@@ -21,11 +22,12 @@ namespace fs = std::filesystem;
 static void add_data_options(OptionTable& t, Options& o) {
     t.group = "Data and model";
     t.add("-i,--train-data train data train-file", o.train_data,
-          "training tokens: llm.c's shards, a file or a quoted glob pattern")
+          "training tokens: llm.c's shards, a file or a quoted glob pattern; may be repeated")
         .is(PathKind::pattern);
     t.add("-j,--val-data val validation-file", o.val_data, "validation tokens, likewise")
         .is(PathKind::pattern);
-    t.add("--text", o.text, "instead of -i and -j: a text file, a folder, or 'stories', a generated corpus")
+    t.add("--text", o.text,
+          "instead of -i and -j: a text file, a folder, or 'stories', a generated corpus; may be repeated")
         .is(PathKind::text);
     t.add(
          "-e,--model layers n-layer n-head n-embd init-from checkpoint model-name model-path "
@@ -228,17 +230,20 @@ OptionTable option_table(Options& o) {
 
 // llm.c's default files, if they are in the current folder.
 static void fill_in_defaults(Options& o) {
-    const auto if_there = [](const std::string& path) { return fs::exists(path) ? path : ""; };
+    const auto if_there = [](const std::string& path) {
+        return fs::exists(path) ? std::vector{path} : std::vector<std::string>();
+    };
     o.train_data = if_there("dev/data/tinyshakespeare/tiny_shakespeare_train.bin");
     o.val_data = if_there("dev/data/tinyshakespeare/tiny_shakespeare_val.bin");
-    o.model = if_there("gpt2_124M_bf16.bin");
-    if (o.model.empty()) o.model = "d12";
+    o.model = fs::exists("gpt2_124M_bf16.bin") ? "gpt2_124M_bf16.bin" : "d12";
 }
 
 // Where a run on a text goes if -o does not say.
 static void choose_folder(OptionTable& table, const Options& o) {
     if (o.text.empty() || o.is_given(o.output)) return;
-    std::string name = o.text == "stories" ? o.text : whole_path(o.text).stem().generic_string() + "-text";
+    std::string name;
+    for (const std::string& text : o.text) name += whole_path(text).stem().generic_string() + '-';
+    name = o.is_stories() ? o.text[0] : name.substr(0, 100) + "text";
     for (char& c : name)
         if (uint8_t(c) < 0x80 && !isalnum(uint8_t(c)) && !strchr("._-", c)) c = '_';
     table.set(*table.find("output"), {"runs/" + name}, Source::config);
@@ -300,9 +305,20 @@ static std::string shown_or_none(const Option& row) {
 
 // Error if an option says how files are read, and there are none to read.
 static void refuse_text_options(const OptionTable& table, const Options& o) {
+    if (o.text.size() > 1 && std::count(o.text.begin(), o.text.end(), "stories"))
+        fail(
+            "--text stories is a generated corpus: give it alone, or write it to a file with make_corpus and "
+            "name that file");
     for (const Option& row : table.rows)
         if (row.is_fixed && !o.has_text() && !shown_or_none(row).starts_with("no "))
             fail("%s says how a text is read: name a file or folder with --text", row.shown().c_str());
+}
+
+// The texts as whole paths, for comparisons and for messages.
+static std::string whole_paths(const std::vector<std::string>& texts) {
+    std::vector<std::string> whole;
+    for (const std::string& text : texts) whole.push_back(whole_path(text).generic_string());
+    return joined(whole, " --text ");
 }
 
 // A resumed run reads the tokens that are in its folder, whatever text is given: they must be that text's.
@@ -311,9 +327,10 @@ static void refuse_other_text(const OptionTable& table, const Options& o, const 
     Options before;
     OptionTable table_before = option_table(before);
     read_options(table_before, saved.text, saved.path, Source::run);
-    if (o.sources.of(&o.text) >= Source::config && whole_path(o.text) != whole_path(before.text))
-        fail("--text %s: the run in %s trains on %s; %s", o.text.c_str(), o.output.c_str(),
-             before.text.empty() ? "no text" : whole_path(before.text).generic_string().c_str(), what_to_do);
+    if (o.sources.of(&o.text) >= Source::config && whole_paths(o.text) != whole_paths(before.text))
+        fail("--text %s: the run in %s trains on %s; %s", joined(o.text, " --text ").c_str(),
+             o.output.c_str(), before.text.empty() ? "no text" : whole_paths(before.text).c_str(),
+             what_to_do);
     for (const Option& row : table.rows) {
         const Option& row_before = *table_before.find(row.name);
         if (row.is_fixed && row.source >= Source::config && row.texts() != row_before.texts())
@@ -365,8 +382,7 @@ static void check_options(const Options& o) {
         fail("no training data: give a text with --text, or token shards with -i");
     const bool asks_for_minutes = o.sources.of(&o.minutes) == Source::command_line;
     if (asks_for_minutes && o.text.empty())
-        fail(
-            "no --text: --minutes chooses a run on a text; -x or --epochs say how long other runs are");
+        fail("no --text: --minutes chooses a run on a text; -x or --epochs say how long other runs are");
     if (o.val_data.empty() && o.overfit) fail("-a 1 trains on validation data: give token shards with -j");
     check_batch(o);
     if (o.val_batches == 0 && o.val_every)
@@ -424,6 +440,7 @@ bool parse_options(int argc, char** argv, Options& o) {
     fill_in_defaults(o);
     OptionTable table = option_table(o);
     parse_arguments(table, arguments_of(argc, argv));
+    if (o.retries) o.resume = true, o.start_over = false;
     if (!take_machine_options(table, o.machine)) return false;
     if (o.list_devices || !o.plotted.empty()) return true;
     if (!o.text.empty() && (o.is_given(o.train_data) || o.is_given(o.val_data)))

@@ -20,9 +20,10 @@ enum class DryRun { no, yes, memory };   // memory: measures no time
 enum class PlotOver { steps, tokens, seconds };
 
 struct Options {
-    Sources sources = {};  // of the values below
-    std::string train_data = "", val_data = "", model = "", output = "", tokenizer = "", config = "";
-    std::string text = "";  // file or folder to train on, or "stories"; empty: -i and -j
+    Sources sources = {};                                     // of the values below
+    std::vector<std::string> train_data = {}, val_data = {};  // patterns of shards
+    std::string model = "", output = "", tokenizer = "", config = "";
+    std::vector<std::string> text = {};  // files or folders to train on, or "stories"; empty: -i and -j
     TextOptions of_text = {};
     std::string device = "auto";
     uint64_t device_memory = 0;  // most bytes of the device's memory; 0: all
@@ -66,8 +67,10 @@ struct Options {
     uint64_t seed = 42;
     int expected_processes = -1, expected_rank = -1;  // of llm.c's -pn and -pr, which must agree with the job
 
-    // Set before parsing: the processes that train together, and this one's number.
+    // Set before parsing: the processes that train together, and this one's number; whether a run that lost
+    // its device resumes.
     int num_processes = 1, process_rank = 0;
+    bool retries = false;
     int num_nodes = 1;                    // machines; set after parsing
     std::string expected_data = "";       // a dry run of --text: the tokens that the run would have
     std::vector<std::string> notes = {};  // lines to print: options without effect, from a file or chosen
@@ -87,7 +90,8 @@ struct Options {
     bool validates() const { return !val_data.empty() && val_every; }
     bool saves() const { return !output.empty() && checkpoint_every; }
     bool saves_best() const { return keep_best && saves() && validates(); }
-    bool has_text() const { return !text.empty() && text != "stories"; }
+    bool is_stories() const { return text == std::vector<std::string>{"stories"}; }
+    bool has_text() const { return !text.empty() && !is_stories(); }
     // Whether --text still has to prepare the tokens and choose the options.
     bool needs_tokens() const {
         return !text.empty() && !exports() && sources.of(&train_data) == Source::built_in;

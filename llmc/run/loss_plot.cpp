@@ -282,14 +282,15 @@ std::string draw_runs(const std::vector<RunSeries>& runs, std::optional<double> 
 // --- the file ---
 
 std::optional<double> corpus_entropy(const std::string& folder) {
-    for (const std::string& data : option_of_run(folder, "val-data"))
-        for (const std::string& shard : matching_paths(data)) {
-            const std::string numbers = sidecar_of(shard);
-            if (!file_exists(numbers)) continue;
-            const json nats = read_json_object(numbers).value("val_nats_per_token", json());
-            if (nats.is_number() && nats > 1e-6 && nats < 1e3)  // the logarithmic axis has a place for it
-                return nats.get<double>();
-        }
+    const std::vector<std::string> data = option_of_run(folder, "val-data");
+    if (data.size() != 1) return std::nullopt;
+    for (const std::string& shard : matching_paths(data[0])) {
+        const std::string numbers = sidecar_of(shard);
+        if (!file_exists(numbers)) continue;
+        const json nats = read_json_object(numbers).value("val_nats_per_token", json());
+        if (nats.is_number() && nats > 1e-6 && nats < 1e3)  // the logarithmic axis has a place for it
+            return nats.get<double>();
+    }
     return std::nullopt;
 }
 

@@ -18,6 +18,13 @@
 #include "llmc/run/progress.h"
 #include "llmc/text/bpe_trainer.h"
 
+// All patterns of shards.
+static std::vector<std::string> data_of(const Options& o) {
+    std::vector<std::string> all = o.train_data;
+    all.insert(all.end(), o.val_data.begin(), o.val_data.end());
+    return all;
+}
+
 // --- the model ---
 
 // Whether a new model has as many positions as -t asks for.
@@ -71,7 +78,9 @@ static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communic
     FoundCheckpoint found;
     ByteProgress progress("verifying the checkpoint");
     if (first && holds) {
-        refuse_inputs(o.output, {o.train_data, o.val_data, o.hellaswag_file});
+        std::vector<std::string> read = data_of(o);
+        read.push_back(o.hellaswag_file);
+        refuse_inputs(o.output, read);
         folder.open(o.output);
     }
     if (first && o.resume)
@@ -166,7 +175,7 @@ static std::optional<DataLoader> open_training_data(const Options& o, int vocab_
 
 uint64_t fewest_tokens(const Options& o) {
     uint64_t fewest = std::numeric_limits<uint64_t>::max();
-    for (const std::string& data : {o.overfit ? "" : o.train_data, o.val_data})
+    for (const auto& data : {o.overfit ? std::vector<std::string>() : o.train_data, o.val_data})
         if (!data.empty()) fewest = std::min(fewest, count_tokens(data));
     return fewest;
 }
@@ -248,12 +257,12 @@ static int positions_after(const Options& o, const Start& start, const ModelSour
 
 RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Verify verify) {
     Start start = find_start(o, open_folder(o, folder, job, verify));
-    const std::optional<TokenizerInfo> data = tokenizer_of_shards({o.train_data, o.val_data});
+    const std::optional<TokenizerInfo> data = tokenizer_of_shards(data_of(o));
     const ModelSource model = start.resumed ? resumed_model(o, start) : find_model(o.model);
     if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());
     const ModelConfig config =
         start.resumed ? resumed_config(o, start.step, data) : new_config(o, model, data);
-    const std::string& data_name = o.train_data.empty() ? o.val_data : o.train_data;
+    const std::string data_name = data_of(o).empty() ? "" : data_of(o)[0];
     if (data) check_data_fits(*data, data_name, model, config);
     std::optional<Tokenizer> tokenizer;
     if (!o.plans_only() || data || !parse_bpe(o.tokenizer))  // else it is not trained yet

@@ -7,6 +7,7 @@
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/system_files.h"
 #include "llmc/data/corpus_file.h"
 #include "llmc/data/preparation.h"
@@ -22,15 +23,13 @@
 static const uint64_t least_bytes = 20000;  // of a text: less has too few different sequences
 static const uint64_t stories_bytes = 8000000, stories_val_tokens = 32768;
 
-static bool is_stories(const Options& o) { return o.text == "stories"; }
-
 static std::string folder_of(const Options& o) { return o.output + "/" + tokens_folder; }
 
-static const char* name_of(const Options& o) { return is_stories(o) ? "stories" : "text"; }
+static const char* name_of(const Options& o) { return o.is_stories() ? "stories" : "text"; }
 
 static TextTokens patterns_of(const Options& o) {
     const std::string prefix = escaped_pattern(folder_of(o)) + "/" + name_of(o);
-    return {prefix + "_train*.bin", prefix + "_val*.bin"};
+    return {{prefix + "_train*.bin"}, {prefix + "_val*.bin"}};
 }
 
 // The tokenizer of --tokenizer, else of the model to finetune, else bytes.
@@ -79,16 +78,17 @@ static uint64_t text_bytes(const Options& o, const FoundText& found) {
     uint64_t bytes = 0;
     for (const std::string& file : found.files) bytes += text_bytes(o, file);
     if (bytes < least_bytes)
-        fail("--text %s has %llu bytes of text; training needs at least %llu", o.text.c_str(),
+        fail("--text %s has %llu bytes of text; training needs at least %llu", joined(o.text, ", ").c_str(),
              (unsigned long long)bytes, (unsigned long long)least_bytes);
     return bytes;
 }
 
 // What decides the tokens: the names, sizes and times of all files, and the options.
 static std::string description(const PreparationOptions& p, const std::vector<std::string>& files) {
-    std::string text = format_string("%s\n%s\n%s\ndrawn %.9g %d %d %d\n", p.tokenizer.c_str(),
-                                     document_split_names[size_t(p.split)].c_str(), p.field.c_str(),
-                                     p.val_fraction, p.skip_bad_lines, p.special_tokens, p.as_text);
+    std::string text =
+        format_string("%s\n%s\n%s\ndrawn %.9g %d %d %d\n", p.tokenizer.c_str(),
+                      document_split_names[size_t(p.split)].c_str(), joined(p.field, "\n").c_str(),
+                      p.val_fraction, p.skip_bad_lines, p.special_tokens, p.as_text);
     for (const std::string& path : files) {
         const FileStatus status = status_of(open_to_read(path), path);
         text += std::filesystem::absolute(path).lexically_normal().generic_string() +
@@ -117,20 +117,21 @@ static PreparationOptions preparation_of(const Options& o) {
     p.tokenizer = tokenizer_name(o);
     p.out = folder_of(o);
     p.name = name_of(o);
-    p.files = {o.text};
+    p.files = o.text;
     return p;
 }
 
 uint64_t count_text_bytes(const Options& o) {
-    if (o.text == "-") fail("--text -: standard input can be read once: save the text in a file");
-    return is_stories(o) ? stories_bytes : text_bytes(o, find_text(preparation_of(o)));
+    if (std::count(o.text.begin(), o.text.end(), "-"))
+        fail("--text -: standard input can be read once: save the text in a file");
+    return o.is_stories() ? stories_bytes : text_bytes(o, find_text(preparation_of(o)));
 }
 
 TextTokens plan_tokens(const Options& o, uint64_t text_bytes) {
     const std::string tokenizer = tokenizer_name(o);
     const double bytes_each = bytes_of_token(tokenizer);
     const uint64_t val =
-        is_stories(o) ? stories_val_tokens : validation_share(text_bytes, tokenizer == "bytes");
+        o.is_stories() ? stories_val_tokens : validation_share(text_bytes, tokenizer == "bytes");
     TextTokens planned = patterns_of(o);
     planned.train_tokens = std::max(val, uint64_t(double(text_bytes) / bytes_each) - val);
     planned.val_tokens = val;
@@ -159,7 +160,7 @@ void prepare_text(const Options& o) {
     PreparationOptions p = preparation_of(o);
     // another version of this program may write other stories
     std::string made_of = version_text("stories") + "\n" + p.tokenizer;
-    if (!is_stories(o)) {
+    if (!o.is_stories()) {
         const FoundText found = find_text(p);
         p.text_bytes = text_bytes(o, found);
         const uint64_t share = validation_share(p.text_bytes, p.tokenizer == "bytes");
@@ -174,10 +175,10 @@ void prepare_text(const Options& o) {
     create_subfolder(p.out);
     const std::string stamp = p.out + "/" + p.name + ".made_of";
     const bool is_prepared = are_there(o, stamp, made_of);
-    if (is_prepared && !is_stories(o))
+    if (is_prepared && !o.is_stories())
         print_line(stdout, "the text has not changed: its tokens in %s are used again", p.out.c_str());
     if (is_prepared) return;
-    if (is_stories(o)) {
+    if (o.is_stories()) {
         remove_file(stamp);
         write_stories(p);
     }

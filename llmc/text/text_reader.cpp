@@ -188,16 +188,22 @@ static void encode_text(std::string_view text, const TextOptions& options, Token
     tokenizer.encode(text, to.tokens, options.found());
 }
 
-// The text of a document on a line of JSONL. Error if there is none.
-static std::string text_of_line(std::string_view line, const std::string& field, const std::string& where) {
+// The text of a document on a line of JSONL: the fields, with a line end between them. Error if one is
+// missing.
+static std::string text_of_line(std::string_view line, const std::vector<std::string>& fields,
+                                const std::string& where) {
     nlohmann::json object = parse_json_object(line, where);
-    const auto text = object.find(field);
-    if (text == object.end() || !text->is_string())
-        fail(
-            "%s has no string in a field '%s': name the right field with --field, or leave such lines out "
-            "with --skip-bad-lines",
-            where.c_str(), field.c_str());
-    return std::move(text->get_ref<std::string&>());
+    std::string all;
+    for (const std::string& field : fields) {
+        const auto text = object.find(field);
+        if (text == object.end() || !text->is_string())
+            fail(
+                "%s has no string in a field '%s': name the right field with --field, or leave such lines "
+                "out with --skip-bad-lines",
+                where.c_str(), field.c_str());
+        all += (&field == &fields[0] ? "" : "\n") + text->get_ref<std::string&>();
+    }
+    return all;
 }
 
 static void encode_lines(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer,

@@ -1,6 +1,6 @@
 // Text files in blocks that several threads can tokenize independently: the concatenated tokens of the blocks
-// are the tokens of the whole text. Files are plain text or JSONL, which has a JSON object on each line; one
-// field of the object is the text of a document. text_file.h says which files can be read.
+// are the tokens of the whole text. Files are plain text or JSONL, which has a JSON object on each line; some
+// of its fields are the text of a document. text_file.h says which files can be read.
 #pragma once
 #include <cstdint>
 #include <set>
@@ -29,8 +29,8 @@ inline const std::vector<std::string> document_split_names = {"auto", "none", "b
 struct TextOptions {
     std::vector<std::string> include = {};  // shell patterns of names in folders; empty: all files
     DocumentSplit split = DocumentSplit::automatic;
-    std::string field = "";       // the files are JSONL, whose field of this name holds the text
-    bool skip_bad_lines = false;  // JSONL: leave out lines that have no such field
+    std::vector<std::string> field = {};  // the files are JSONL, whose fields of these names hold the text
+    bool skip_bad_lines = false;          // JSONL: leave out lines that have no such field
     bool special_tokens = false;
     bool as_text = false;  // plain text may be JSONL, which is refused otherwise
 
