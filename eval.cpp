@@ -106,24 +106,16 @@ struct TextSequences {
 template <class Real, class Source>
 static Score score(GPT2<Real>& g, Source& sequences, int max_batches,
                    const std::optional<Tokenizer>& tokenizer) {
-    const int B = g.B, T = g.T;
-    std::vector<int> inputs(size_t(B) * T), targets(inputs.size()), counts(B);
-    std::vector<float> losses(inputs.size());
     Score score;
-    for (int batch = 0; batch != max_batches && sequences.next(inputs, targets, counts); batch++) {
-        gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
-        gpt2_forward(g, B, T);
-        gpt2_head(g, B, T, 1, Gradients::none);
-        g.memory.download(losses.data(), g.losses, losses.size());
-        for (int row = 0; row < B; row++)
-            for (int t = 0; t < counts[row]; t++) {
-                const size_t i = size_t(row) * T + t;
-                score.nats += losses[i];
-                score.tokens++;
-                if (tokenizer && targets[i] != tokenizer->end_of_text)
-                    score.bytes += tokenizer->decode(targets[i]).size();
-            }
-    }
+    int batch = 0;
+    const auto next = [&](std::vector<int>& inputs, std::vector<int>& targets, std::vector<int>& counts) {
+        return batch++ != max_batches && sequences.next(inputs, targets, counts);
+    };
+    for_each_loss(g, g.acts.B, g.acts.T, next, [&](int target, float loss) {
+        score.nats += loss;
+        score.tokens++;
+        if (tokenizer && target != tokenizer->end_of_text) score.bytes += tokenizer->decode(target).size();
+    });
     return score;
 }
 

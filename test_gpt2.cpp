@@ -77,7 +77,7 @@ static float forward_backward(GPT2<Real>& g, const DebugState& s, std::vector<fl
     gpt2_head(g, s.B, s.T, 1.0f / (float(s.B) * float(s.T)), Gradients::overwrite, [&](int first, int rows) {
         if (!logits) return;
         std::vector<float> chunk(size_t(rows) * Vp);
-        g.memory.download_floats(chunk.data(), g.logits, chunk.size());
+        g.memory.download_floats(chunk.data(), g.acts.logits, chunk.size());
         for (int r = 0; r < rows; r++)
             std::copy_n(chunk.data() + size_t(r) * Vp, V, logits->data() + size_t(first + r) * V);
     });

@@ -35,7 +35,7 @@ static double expected_nats(const std::vector<uint16_t>& tokens, int T) {
         gpt2_set_batch(g, values.data(), values.data() + 1, count, false);
         gpt2_forward(g, 1, count);
         gpt2_head(g, 1, count, 1, Gradients::none);
-        for (int t = 0; t < count; t++) sum += g.losses[t];
+        for (int t = 0; t < count; t++) sum += g.acts.losses[t];
     }
     return sum;
 }

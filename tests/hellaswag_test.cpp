@@ -151,7 +151,7 @@ static int best_ending(GPT2<float>& g, const HellaSwagExample& example, int T) {
         gpt2_forward(g, 1, count);
         gpt2_head(g, 1, count, 1, Gradients::none);
         double sum = 0;
-        for (int t = count - ending; t < count; t++) sum += g.losses[t];
+        for (int t = count - ending; t < count; t++) sum += g.acts.losses[t];
         if (sum / ending < least) {
             least = sum / ending;
             best = k;

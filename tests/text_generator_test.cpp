@@ -9,12 +9,12 @@
 template <class Real>
 static std::vector<float> logits_after(GPT2<Real>& g, const std::vector<int>& tokens) {
     const int T = int(tokens.size()), V = g.config.vocab_size;
-    if (!g.T) gpt2_allocate(g, 1, g.config.max_seq_len, false);
+    if (!g.acts.T) gpt2_allocate(g, 1, g.config.max_seq_len, false);
     gpt2_set_batch(g, tokens.data(), tokens.data(), T, false);
     gpt2_forward(g, 1, T);
     std::vector<float> logits(V);
     gpt2_head(g, 1, T, 1, Gradients::none, [&](int first, int) {
-        g.memory.download_floats(logits.data(), g.logits + size_t(T - 1 - first) * g.config.padded_vocab_size,
+        g.memory.download_floats(logits.data(), g.acts.logits + size_t(T - 1 - first) * g.config.padded_vocab_size,
                                  V);
     });
     return logits;

@@ -25,7 +25,7 @@ static std::unique_ptr<GPT2<Real>> make_model(LaunchPad* pad, const ModelConfig&
     g->dropout = dropout;
     initialize_parameters(c, 42, parameter_writer(*g));
     gpt2_allocate(*g, B, T, true);
-    g->logit_rows = 20;  // the head has three chunks, the last one smaller
+    g->acts.logit_rows = 20;  // the head has three chunks, the last one smaller
     return g;
 }
 
@@ -54,7 +54,7 @@ static std::vector<std::vector<float>> zeroed_and_accumulated(GPT2<Real>& g, int
     g.memory.zero(g.stats, 1);
     for (int i = first; i < end; i++) {
         gpt2_set_batch(g, tokens_of(i, 1).data(), tokens_of(i, 2).data(), num_rows, true);
-        if (g.dropout > 0) g.memory.upload(g.dropout_key, dropout_key(42, 0, i, 0).data(), 2);
+        if (g.dropout > 0) g.memory.upload(g.acts.dropout_key, dropout_key(42, 0, i, 0).data(), 2);
         gpt2_forward(g, B, T, Pass::training);
         gpt2_head(g, B, T, 1.0f / float(num_rows * micro_steps), Gradients::accumulate);
         gpt2_backward(g, B, T, Gradients::accumulate);
@@ -300,7 +300,7 @@ static double moved_loss(GPT2<float>& g, int tensor, const std::vector<float>& d
     gpt2_forward(g, B, T, Pass::training);
     gpt2_head(g, B, T, 1.0f / num_rows, Gradients::none);
     double sum = 0;
-    for (int i = 0; i < num_rows; i++) sum += g.losses[i];
+    for (int i = 0; i < num_rows; i++) sum += g.acts.losses[i];
     std::copy(before.begin(), before.end(), params);
     return sum / num_rows;
 }
@@ -392,10 +392,10 @@ TEST(DropoutStep, EvaluationDropsNothing) {
         gpt2_set_batch(g, tokens_of(0, 1).data(), tokens_of(0, 2).data(), num_rows, false);
         gpt2_forward(g, B, T);
         gpt2_head(g, B, T, 1.0f / num_rows, Gradients::none);
-        return std::vector<float>(g.losses, g.losses + num_rows);
+        return std::vector<float>(g.acts.losses, g.acts.losses + num_rows);
     };
     EXPECT_EQ(losses(*with), losses(*without));
-    EXPECT_EQ(without->ddropped, nullptr);
+    EXPECT_EQ(without->acts.ddropped, nullptr);
     EXPECT_LT(without->memory.bytes, with->memory.bytes);
 }
 

@@ -50,7 +50,7 @@ template <class Real>
 static StepTimes run_step(GPT2<Real>& g, Optimizer<Real>& optimizer, int step, const std::vector<int>& inputs,
                           const std::vector<int>& targets) {
     StepTimes times;
-    const int B = g.B, T = g.T;
+    const int B = g.acts.B, T = g.acts.T;
     auto phase = [&](const char* name, auto run) {
         const double start = now();
         run();

@@ -125,7 +125,7 @@ struct TextGenerator {
             .stream = stream, .weight = nullptr, .num_texts = B, .C = C, .OC = C};
         for (int l = 0; l < g.config.num_layers; l++) {
             DecodeLinear<Real> qkv = base, attproj = base, fc = base, fcproj = base;
-            qkv.out = reader.qkv[l];
+            qkv.out = reader.acts.layers[l].qkv;
             qkv.gain = g.weight(LN1W, l), qkv.shift = g.weight(LN1B, l);
             qkv.weight = g.weight(QKVW, l), qkv.bias = g.weight(QKVB, l);
             qkv.positions = draw.positions;
@@ -133,7 +133,7 @@ struct TextGenerator {
             qkv.OC = 3 * C;
             decode_linear<Real>(g.pad, qkv);
             decode_attention<Real>(g.pad, {.out = atty,
-                                           .cache = reader.qkv[l],
+                                           .cache = reader.acts.layers[l].qkv,
                                            .positions = draw.positions,
                                            .num_texts = B,
                                            .T = T,
@@ -195,7 +195,8 @@ struct TextGenerator {
         for (int b = 0; b < B; b++) {
             if (b > 0 && texts[b] == texts[0]) {
                 const size_t text = size_t(T) * 3 * C;
-                for (Real* cache : reader.qkv) memory.copy(cache + b * text, cache, count * 3 * C);
+                for (const LayerActivations<Real>& layer : reader.acts.layers)
+                    memory.copy(layer.qkv + b * text, layer.qkv, count * 3 * C);
                 memory.copy(reader.logits + b * Vp, reader.logits, Vp);
                 continue;
             }

@@ -8,6 +8,7 @@
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/launchpad/packs.h"
+#include "llmc/layers/decode_linear.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/matmul_args.h"
 #include "llmc/layers/packed_weight.h"
@@ -410,7 +411,20 @@ void matmul_forward(LaunchPad* pad, const MatmulForward<Real>& p) {
     MatmulForward<Real> gemm = p;
     if (p.pre) gemm.out = p.pre;
     gemm.pre = nullptr;
-    pad ? run_without_tensor_cores(*pad, weight_gemm(gemm)) : matmul_forward_cpu(gemm);
+    if (pad)
+        run_without_tensor_cores(*pad, weight_gemm(gemm));
+    else if (p.num_rows <= 4)  // bound by reading the weight, which a packed GEMM reads slower
+        decode_linear<Real>(nullptr, {.out = gemm.out,
+                                      .stream = nullptr,
+                                      .inp = p.inp,
+                                      .weight = p.weight,
+                                      .bias = p.bias,
+                                      .text_stride = size_t(p.OC),
+                                      .num_texts = p.num_rows,
+                                      .C = p.C,
+                                      .OC = p.OC});
+    else
+        matmul_forward_cpu(gemm);
     if (!p.pre) return;
     if (pad) pad->barrier();
     gelu_forward<Real>(pad, {.out = p.out, .inp = p.pre, .n = size_t(p.num_rows) * p.OC});

@@ -1,7 +1,7 @@
 // GPT-2: the model and its memory, the forward pass, the backward pass. Read it from top to bottom. Each
 // layer function runs on the launchpad it is given, or on the CPU if that is null. train_step.h runs training
-// steps, test_gpt2 checks the model. Text generation has forward passes of its own, which follow a change of
-// this one: llmc/generate/prompt_reader.h and text_generator.h.
+// steps, test_gpt2 checks the model. Text generation reads prompts with this forward pass; its step for one
+// token follows a change of this one: TextGenerator::decode_step() (llmc/generate/text_generator.h).
 //
 // Real is the storage type of parameters, gradients and activations: float, bf16 or fp16. Accumulators and
 // losses are always float.
@@ -21,33 +21,13 @@
 #include "llmc/layers/global_norm.h"
 #include "llmc/layers/layernorm.h"
 #include "llmc/layers/matmul.h"
+#include "llmc/model/activations.h"
 #include "llmc/model/loss_scaling.h"
 #include "llmc/model/model_config.h"
 #include "llmc/model/optimizer.h"
 
 // ---------------------------------------------------------------------------------------------------------
-// The model and its memory. B sequences of T tokens; C channels, NH heads, L layers, V tokens in the
-// vocabulary, Vp with padding. Tensors that one layer fills and the backward pass needs are kept per layer;
-// the others are shared. With RECOMPUTE_LAYERS, all layers share all but residual3.
-
-template <class Real>
-struct LayerActivations {
-    float *ln1_mean, *ln1_rstd, *ln2_mean, *ln2_rstd;  // (B,T)
-    Real* ln1;                                         // (B,T,C); shared if it is recomputed
-    Real *qkv, *atty;                                  // (B,T,3C), (B,T,C)
-    float* lse;                                        // (B,NH,T)
-    Real* residual2;                                   // (B,T,C) after attention
-    Real* ln2;                                         // (B,T,C); shared if it is recomputed
-    Real *fch, *fch_gelu;                              // (B,T,4C) before and after GELU; the latter likewise
-    Real* residual3;                                   // (B,T,C) after the layer
-};
-
-// Activations that the backward pass recomputes instead of keeping them: GELU, GELU and both LayerNorms, or
-// whole layers, of which only residual3 is kept. Results are bit-identical, except on cooperative matrices if
-// GELU is recomputed alone: in bf16, their epilogue rounds ties away from zero, so that one value of GELU in
-// 2^16 may differ in its last bit; in fp32, it computes GELU by a faster formula, which rounds differently.
-// Whole layers repeat the kernels of the forward pass.
-enum Recompute { RECOMPUTE_NOTHING, RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM, RECOMPUTE_LAYERS };
+// The model and its memory
 
 // What the backward pass does with the weight gradients of the linear layers, wte's among them: the first
 // micro-step overwrites them, so the largest buffers need no zeroing, and later ones accumulate. All other
@@ -71,24 +51,8 @@ struct GPT2 {
     float gradient_scale = std::is_same_v<Real, fp16> ? LossScaling::first : 1.0f;
     float dropout = 0;  // rate in training, below 1; set it before gpt2_allocate()
 
-    int B = 0, T = 0;  // largest batch that the activations hold
-    Recompute recompute = RECOMPUTE_NOTHING;
-    int *inputs = nullptr, *targets = nullptr, *buckets = nullptr;
-    Real* encoded = nullptr;  // (B,T,C)
-    std::vector<LayerActivations<Real>> layers;
-    Real* proj = nullptr;  // (B,T,C) output of attproj or fcproj, which the residual stream adds
-    Real* lnf = nullptr;
-    float *lnf_mean = nullptr, *lnf_rstd = nullptr;
-    int logit_rows = 0;       // rows of logits that are in memory at a time
-    Real* logits = nullptr;   // (logit_rows, Vp); becomes their gradient
-    float* losses = nullptr;  // (B,T)
-    // (B,T,C), (B,T,C), (B,T,4C): gradients of the residual stream, of a linear layer's input and of fch, in
-    // the memory of lnf, proj and logits, which the backward pass does not need any more
-    Real *dresidual = nullptr, *dinp = nullptr, *dfch = nullptr;
-    float* delta = nullptr;           // (B,NH,T) scratch of the attention's backward pass
-    StepStats* stats = nullptr;       // (1) of the current step
-    Real* ddropped = nullptr;         // (B,T,C) gradient behind an MLP's dropout; null without dropout
-    uint32_t* dropout_key = nullptr;  // (2) of the current micro-step's masks; likewise
+    Activations<Real> acts;      // gpt2_allocate(): of the batches for training and evaluation
+    StepStats* stats = nullptr;  // (1) of the current step; likewise
 
     // MemoryUse::count: allocates nothing, to compute the memory that the model takes; it can do nothing
     // else.
@@ -102,13 +66,7 @@ struct GPT2 {
         return {.params = params, .grads = grads, .norm_and_scale = &stats->gradient_norm};
     }
 
-    // Whether the backward pass computes GELU from fch.
-    bool recomputes_gelu() const {
-        return recompute == RECOMPUTE_GELU || recompute == RECOMPUTE_GELU_AND_LAYERNORM;
-    }
     bool drops(Pass pass) const { return pass == Pass::training && dropout > 0; }
-    // The residual stream before layer l.
-    const Real* layer_input(int l) const { return l ? layers[l - 1].residual3 : encoded; }
 };
 
 template <class Real>
@@ -124,30 +82,6 @@ GPT2<Real>::GPT2(const ModelConfig& c, LaunchPad* launchpad, MemoryUse use)
 inline int choose_logit_rows(int num_rows, size_t row_bytes) {
     const int most = std::clamp(int((1280u << 20) / row_bytes), 1, 5632);
     return num_rows <= most ? num_rows : most >= 256 ? most / 256 * 256 : most;
-}
-
-// One layer's activations; those in `shared` are not allocated.
-template <class Real>
-LayerActivations<Real> allocate_layer(Memory& memory, const LayerActivations<Real>& shared, size_t num_rows,
-                                      size_t C, size_t NH) {
-    LayerActivations<Real> a = shared;
-    auto allocate = [&]<class Element>(Element*& tensor, size_t count, const char* label) {
-        if (!tensor) tensor = memory.allocate<Element>(count, label);
-    };
-    allocate(a.ln1_mean, num_rows, "ln1_mean");
-    allocate(a.ln1_rstd, num_rows, "ln1_rstd");
-    allocate(a.ln1, num_rows * C, "ln1");
-    allocate(a.qkv, num_rows * 3 * C, "qkv");
-    allocate(a.atty, num_rows * C, "atty");
-    allocate(a.lse, num_rows * NH, "lse");
-    allocate(a.residual2, num_rows * C, "residual2");
-    allocate(a.ln2_mean, num_rows, "ln2_mean");
-    allocate(a.ln2_rstd, num_rows, "ln2_rstd");
-    allocate(a.ln2, num_rows * C, "ln2");
-    allocate(a.fch, num_rows * 4 * C, "fch");
-    allocate(a.fch_gelu, num_rows * 4 * C, "fch_gelu");
-    allocate(a.residual3, num_rows * C, "residual3");
-    return a;
 }
 
 // Allocates the gradients: neighbouring tensors in one piece of memory of at most 1 GiB, so that a few
@@ -171,27 +105,6 @@ void allocate_gradients(GPT2<Real>& g) {
     }
 }
 
-// Gradients of parameters and activations.
-template <class Real>
-void allocate_for_training(GPT2<Real>& g) {
-    const ModelConfig& c = g.config;
-    Memory& memory = g.memory;
-    memory.kind = "gradients";
-    allocate_gradients(g);
-    g.dresidual = g.lnf;
-    g.dinp = g.proj;
-    g.dfch = g.logits;
-    memory.kind = "scratch";
-    const int num_rows = g.B * g.T;
-    g.buckets = memory.allocate<int>(encoder_bucket_ints(num_rows), "buckets");
-    g.delta = memory.allocate<float>(size_t(num_rows) * c.num_heads, "delta");
-    if (g.dropout > 0) {
-        g.ddropped = memory.allocate<Real>(size_t(num_rows) * c.channels, "ddropped");
-        g.dropout_key = memory.allocate<uint32_t>(2, "dropout's key");
-        memory.zero(g.dropout_key, 2);
-    }
-}
-
 // Allocates the memory for batches of up to B sequences of T tokens; `training` adds gradients. Call it once
 // per model, after setting g.dropout. Throws Error if T > max_seq_len or memory is short.
 template <class Real>
@@ -199,36 +112,20 @@ void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompu
     const ModelConfig& c = g.config;
     if (T > c.max_seq_len)
         fail("sequence length %d is more than the model's max_seq_len %d", T, c.max_seq_len);
-    Memory& memory = g.memory;
-    memory.kind = "activations";
-    const size_t num_rows = size_t(B) * T, C = c.channels;
-    g.B = B;
-    g.T = T;
-    g.recompute = recompute;
-    g.inputs = memory.allocate<int>(num_rows, "inputs");
-    g.targets = memory.allocate<int>(num_rows, "targets");
-    g.encoded = memory.allocate<Real>(num_rows * C, "encoded");
-    LayerActivations<Real> shared = {};
-    if (g.recomputes_gelu()) shared.fch_gelu = memory.allocate<Real>(num_rows * 4 * C, "fch_gelu");
-    if (recompute == RECOMPUTE_GELU_AND_LAYERNORM)
-        shared.ln1 = shared.ln2 = memory.allocate<Real>(num_rows * C, "ln1 and ln2");
-    for (int l = 0; l < c.num_layers; l++) {
-        g.layers.push_back(allocate_layer(memory, shared, num_rows, C, c.num_heads));
-        if (recompute != RECOMPUTE_LAYERS) continue;
-        shared = g.layers[0];
-        shared.residual3 = nullptr;
+    TensorMemory memory = {g.memory, training ? recompute : FORWARD_ONLY};
+    g.memory.kind = "activations";
+    g.acts = allocate_activations<Real>(memory, c, B, T);
+    g.stats = g.memory.template allocate<StepStats>(1, "stats");
+    g.acts.logit_rows = choose_logit_rows(B * T, sizeof(Real) * size_t(c.padded_vocab_size));
+    g.memory.kind = "logits";
+    memory.place(head_tensors(g.acts, c));
+    if (training) {
+        g.memory.kind = "gradients";
+        allocate_gradients(g);
+        g.memory.kind = "scratch";
+        memory.place(backward_tensors(g.acts, c, g.dropout > 0));
+        if (g.dropout > 0) g.memory.zero(g.acts.dropout_key, 2);
     }
-    g.proj = memory.allocate<Real>(num_rows * C, "proj");
-    g.lnf = memory.allocate<Real>(num_rows * C, "lnf");
-    g.lnf_mean = memory.allocate<float>(num_rows, "lnf_mean");
-    g.lnf_rstd = memory.allocate<float>(num_rows, "lnf_rstd");
-    g.losses = memory.allocate<float>(num_rows, "losses");
-    g.stats = memory.allocate<StepStats>(1, "stats");
-    memory.kind = "logits";
-    g.logit_rows = choose_logit_rows(int(num_rows), sizeof(Real) * size_t(c.padded_vocab_size));
-    const size_t logits = size_t(g.logit_rows) * c.padded_vocab_size;
-    g.logits = memory.allocate<Real>(training ? std::max(logits, num_rows * 4 * C) : logits, "logits");
-    if (training) allocate_for_training(g);
     prepare_launchpad(g, training);
 }
 
@@ -244,9 +141,10 @@ inline uint32_t dropout_site(DropoutSite what, int l) { return what + 2 * uint32
 
 // out (num_rows,C) = inp with the micro-step's dropout, forward and backward alike.
 template <class Real>
-void gpt2_dropout(GPT2<Real>& g, Real* out, const Real* inp, uint32_t site, int num_rows) {
+void gpt2_dropout(const GPT2<Real>& g, const Activations<Real>& acts, Real* out, const Real* inp,
+                  uint32_t site, int num_rows) {
     dropout<Real>(g.pad, {
-        .out = out, .inp = inp, .key = g.dropout_key, .site = site, .rate = g.dropout,
+        .out = out, .inp = inp, .key = acts.dropout_key, .site = site, .rate = g.dropout,
         .n = size_t(num_rows) * g.config.channels});
 }
 
@@ -262,21 +160,22 @@ std::vector<LinearWeight<Real>> linear_weights(const GPT2<Real>& g, int l) {
 // Layer l from its normalized input, ln1, to fch_gelu, the input of its last linear layer. `packed`: the
 // weights, as matmul_pack() returned them.
 template <class Real>
-void gpt2_forward_to_gelu(GPT2<Real>& g, int l, int B, int T, Pass pass,
+void gpt2_forward_to_gelu(const GPT2<Real>& g, const Activations<Real>& acts, int l, int B, int T, Pass pass,
                           const std::vector<const Real*>& packed) {
     const int C = g.config.channels, NH = g.config.num_heads, num_rows = B * T;
-    const LayerActivations<Real>& a = g.layers[l];
+    const LayerActivations<Real>& a = acts.layers[l];
     matmul_forward<Real>(g.pad, {
         .out = a.qkv, .inp = a.ln1, .weight = g.weight(QKVW, l), .bias = g.weight(QKVB, l),
         .num_rows = num_rows, .C = C, .OC = 3 * C, .packed = packed[QKV]});
     attention_forward<Real>(g.pad, {
         .out = a.atty, .lse = a.lse, .qkv = a.qkv, .B = B, .T = T, .C = C, .NH = NH});
     matmul_forward<Real>(g.pad, {
-        .out = g.proj, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
+        .out = acts.proj, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .bias = g.weight(ATTPROJB, l),
         .num_rows = num_rows, .C = C, .OC = C, .packed = packed[ATTPROJ]});
-    if (g.drops(pass)) gpt2_dropout(g, g.proj, g.proj, dropout_site(DROPOUT_ATTENTION, l), num_rows);
+    if (g.drops(pass))
+        gpt2_dropout(g, acts, acts.proj, acts.proj, dropout_site(DROPOUT_ATTENTION, l), num_rows);
     layernorm_forward<Real>(g.pad, {
-        .out = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd, .inp = g.layer_input(l), .added = g.proj,
+        .out = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd, .inp = acts.layer_input(l), .added = acts.proj,
         .sum = a.residual2, .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l), .num_rows = num_rows,
         .C = C});
     matmul_forward<Real>(g.pad, {
@@ -286,82 +185,90 @@ void gpt2_forward_to_gelu(GPT2<Real>& g, int l, int B, int T, Pass pass,
 
 // ln1 of layer l from its input.
 template <class Real>
-void gpt2_forward_ln1(GPT2<Real>& g, int l, int num_rows) {
-    const LayerActivations<Real>& a = g.layers[l];
+void gpt2_forward_ln1(const GPT2<Real>& g, const Activations<Real>& acts, int l, int num_rows) {
+    const LayerActivations<Real>& a = acts.layers[l];
     layernorm_forward<Real>(g.pad, {
-        .out = a.ln1, .mean = a.ln1_mean, .rstd = a.ln1_rstd, .inp = g.layer_input(l),
+        .out = a.ln1, .mean = a.ln1_mean, .rstd = a.ln1_rstd, .inp = acts.layer_input(l),
         .weight = g.weight(LN1W, l), .bias = g.weight(LN1B, l), .num_rows = num_rows,
         .C = g.config.channels});
 }
 
-// From g.encoded (B,T,C), whose dropout comes first, to the normalized output of the last layer, g.lnf.
+// From acts.encoded, whose dropout comes first, to the normalized output of the last layer, acts.lnf.
 // `before_layer` is called before the commands of each layer.
 template <class Real>
-void gpt2_forward_layers(GPT2<Real>& g, int B, int T, Pass pass,
+void gpt2_forward_layers(const GPT2<Real>& g, const Activations<Real>& acts, int B, int T, Pass pass,
                          const std::function<void(int layer)>& before_layer = nullptr) {
     const int C = g.config.channels, L = g.config.num_layers, num_rows = B * T;
-    if (g.drops(pass)) gpt2_dropout(g, g.encoded, g.encoded, DROPOUT_EMBEDDING, num_rows);
-    gpt2_forward_ln1(g, 0, num_rows);
+    if (g.drops(pass)) gpt2_dropout(g, acts, acts.encoded, acts.encoded, DROPOUT_EMBEDDING, num_rows);
+    gpt2_forward_ln1(g, acts, 0, num_rows);
     for (int l = 0; l < L; l++) {
         if (before_layer) before_layer(l);
-        const LayerActivations<Real>& a = g.layers[l];
+        const LayerActivations<Real>& a = acts.layers[l];
         const auto packed = matmul_pack<Real>(g.pad, Direction::forward, num_rows, linear_weights(g, l));
-        gpt2_forward_to_gelu(g, l, B, T, pass, packed);
+        gpt2_forward_to_gelu(g, acts, l, B, T, pass, packed);
         matmul_forward<Real>(g.pad, {
-            .out = g.proj, .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .bias = g.weight(FCPROJB, l),
+            .out = acts.proj, .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .bias = g.weight(FCPROJB, l),
             .num_rows = num_rows, .C = 4 * C, .OC = C, .packed = packed[FCPROJ]});
-        if (g.drops(pass)) gpt2_dropout(g, g.proj, g.proj, dropout_site(DROPOUT_MLP, l), num_rows);
+        if (g.drops(pass))
+            gpt2_dropout(g, acts, acts.proj, acts.proj, dropout_site(DROPOUT_MLP, l), num_rows);
         // the LayerNorm that follows is the next layer's first, or the final one
         const bool last = l + 1 == L;
         layernorm_forward<Real>(g.pad, {
-            .out = last ? g.lnf : g.layers[l + 1].ln1, .mean = last ? g.lnf_mean : g.layers[l + 1].ln1_mean,
-            .rstd = last ? g.lnf_rstd : g.layers[l + 1].ln1_rstd, .inp = a.residual2, .added = g.proj,
-            .sum = a.residual3, .weight = last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
+            .out = last ? acts.lnf : acts.layers[l + 1].ln1,
+            .mean = last ? acts.lnf_mean : acts.layers[l + 1].ln1_mean,
+            .rstd = last ? acts.lnf_rstd : acts.layers[l + 1].ln1_rstd, .inp = a.residual2,
+            .added = acts.proj, .sum = a.residual3, .weight = last ? g.weight(LNFW) : g.weight(LN1W, l + 1),
             .bias = last ? g.weight(LNFB) : g.weight(LN1B, l + 1), .num_rows = num_rows, .C = C});
     }
 }
 
-// From g.inputs (B,T) to g.lnf. T <= max_seq_len, B * T <= g.B * g.T.
+// From acts.inputs (B,T) to acts.lnf. T <= max_seq_len, B * T <= acts.B * acts.T.
+template <class Real>
+void gpt2_forward(const GPT2<Real>& g, const Activations<Real>& acts, int B, int T, Pass pass,
+                  const std::function<void(int layer)>& before_layer = nullptr) {
+    encoder_forward<Real>(g.pad, {
+        .out = acts.encoded, .inp = acts.inputs, .wte = g.weight(WTE), .wpe = g.weight(WPE), .B = B, .T = T,
+        .C = g.config.channels});
+    gpt2_forward_layers(g, acts, B, T, pass, before_layer);
+}
 template <class Real>
 void gpt2_forward(GPT2<Real>& g, int B, int T, Pass pass = Pass::evaluation,
                   const std::function<void(int layer)>& before_layer = nullptr) {
-    encoder_forward<Real>(g.pad, {
-        .out = g.encoded, .inp = g.inputs, .wte = g.weight(WTE), .wpe = g.weight(WPE), .B = B, .T = T,
-        .C = g.config.channels});
-    gpt2_forward_layers(g, B, T, pass, before_layer);
+    gpt2_forward(g, g.acts, B, T, pass, before_layer);
 }
 
 // Logits, losses and, unless `gradients` is none, the gradients of the head, in chunks of rows, so that never
 // all logits are in memory. Adds loss_scale * sum of losses to g.stats->loss. Gradients are of that sum
-// times g.gradient_scale: lnf's go into g.dinp, and wte's. `inspect` sees each chunk's logits (num_rows,
+// times g.gradient_scale: lnf's go into acts.dinp, and wte's. `inspect` sees each chunk's logits (num_rows,
 // Vp) before they become gradients.
 template <class Real>
 void gpt2_head(GPT2<Real>& g, int B, int T, float loss_scale, Gradients gradients,
                const std::function<void(int first_row, int num_rows)>& inspect = nullptr) {
     const int C = g.config.channels, V = g.config.vocab_size, Vp = g.config.padded_vocab_size;
+    const Activations<Real>& acts = g.acts;
     const bool training = gradients != Gradients::none;
     const std::vector<LinearWeight<Real>> wte = {{g.weight(WTE), C, Vp}};
     const Real* packed = matmul_pack(g.pad, Direction::forward, B * T, wte)[0];
     const Real* packed_backward = training ? matmul_pack(g.pad, Direction::backward, B * T, wte)[0] : nullptr;
-    for (int first = 0; first < B * T; first += g.logit_rows) {
-        const int num_rows = std::min(g.logit_rows, B * T - first);
-        const Real* lnf = g.lnf + size_t(first) * C;
+    for (int first = 0; first < B * T; first += acts.logit_rows) {
+        const int num_rows = std::min(acts.logit_rows, B * T - first);
+        const Real* lnf = acts.lnf + size_t(first) * C;
         matmul_forward<Real>(g.pad, {
-            .out = g.logits, .inp = lnf, .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
+            .out = acts.logits, .inp = lnf, .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
             .packed = packed});
         if (inspect) inspect(first, num_rows);
         fused_classifier<Real>(g.pad, {
-            .logits = g.logits, .losses = g.losses + first, .targets = g.targets + first,
+            .logits = acts.logits, .losses = acts.losses + first, .targets = acts.targets + first,
             .dloss = loss_scale * g.gradient_scale, .num_rows = num_rows, .V = V, .Vp = Vp,
             .write_gradients = training});
         if (training)
             matmul_backward<Real>(g.pad, {
-                .dinp = g.dinp + size_t(first) * C, .dweight = g.grad(WTE), .dout = g.logits, .inp = lnf,
-                .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
+                .dinp = acts.dinp + size_t(first) * C, .dweight = g.grad(WTE), .dout = acts.logits,
+                .inp = lnf, .weight = g.weight(WTE), .num_rows = num_rows, .C = C, .OC = Vp,
                 .accumulate = first > 0 || gradients == Gradients::accumulate, .packed = packed_backward});
     }
     sum_losses(g.pad, {
-        .total = &g.stats->loss, .losses = g.losses, .n = B * T, .scale = loss_scale});
+        .total = &g.stats->loss, .losses = acts.losses, .n = B * T, .scale = loss_scale});
 }
 
 // ---------------------------------------------------------------------------------------------------------
@@ -371,82 +278,81 @@ void gpt2_recompute_layer(GPT2<Real>& g, int l, int B, int T) {
     std::vector<LinearWeight<Real>> weights = linear_weights(g, l);
     weights.resize(FCPROJ);
     const auto packed = matmul_pack<Real>(g.pad, Direction::forward, B * T, weights);
-    gpt2_forward_ln1(g, l, B * T);
-    gpt2_forward_to_gelu(g, l, B, T, Pass::training, packed);
+    gpt2_forward_ln1(g, g.acts, l, B * T);
+    gpt2_forward_to_gelu(g, g.acts, l, B, T, Pass::training, packed);
 }
 
 // The backward pass: after gpt2_forward and gpt2_head, which was given the same `gradients`, every
-// parameter's gradient is in g.grads, or has been added to what was there. g.dresidual is the gradient of the
-// residual stream, from the last layer down to the embeddings. With dropout, the forward pass was one of
-// training, and g.dropout_key is still its key. `after_layer` is called after the commands of each layer.
+// parameter's gradient is in g.grads, or has been added to what was there. acts.dresidual is the gradient of
+// the residual stream, from the last layer down to the embeddings. With dropout, the forward pass was one of
+// training, and acts.dropout_key is still its key. `after_layer` is called after the commands of each layer.
 template <class Real>
 void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
                    const std::function<void(int layer)>& after_layer = nullptr) {
     const bool accumulate = gradients == Gradients::accumulate;
     const int C = g.config.channels, NH = g.config.num_heads, L = g.config.num_layers, num_rows = B * T;
     const bool drops = g.drops(Pass::training);
+    const Activations<Real>& acts = g.acts;
     layernorm_backward<Real>(g.pad, {
-        .dinp = g.dresidual, .dweight = g.grad(LNFW), .dbias = g.grad(LNFB), .added = nullptr,
-        .dout = g.dinp, .inp = g.layers[L - 1].residual3, .weight = g.weight(LNFW), .mean = g.lnf_mean,
-        .rstd = g.lnf_rstd, .num_rows = num_rows, .C = C});
+        .dinp = acts.dresidual, .dweight = g.grad(LNFW), .dbias = g.grad(LNFB), .added = nullptr,
+        .dout = acts.dinp, .inp = acts.layers[L - 1].residual3, .weight = g.weight(LNFW),
+        .mean = acts.lnf_mean, .rstd = acts.lnf_rstd, .num_rows = num_rows, .C = C});
     for (int l = L - 1; l >= 0; l--) {
-        const LayerActivations<Real>& a = g.layers[l];
+        const LayerActivations<Real>& a = acts.layers[l];
         // the last layer's activations are still in memory
-        if (g.recompute == RECOMPUTE_LAYERS && l + 1 < L) gpt2_recompute_layer(g, l, B, T);
+        if (acts.recompute == RECOMPUTE_LAYERS && l + 1 < L) gpt2_recompute_layer(g, l, B, T);
         const auto packed = matmul_pack<Real>(g.pad, Direction::backward, num_rows, linear_weights(g, l));
-        // in the memory of activations that are not needed any more by then
-        Real *dresidual2 = a.residual3, *dqkv = a.fch;
         // what the projections of MLP and attention get: the gradient, or that behind their dropout
-        Real *dmlp = g.dresidual, *dattention = dresidual2;
-        if (g.recomputes_gelu())
+        Real *dmlp = acts.dresidual, *dattention = a.dresidual2;
+        if (acts.recomputes_gelu())
             gelu_forward<Real>(g.pad, {
                 .out = a.fch_gelu, .inp = a.fch, .n = size_t(num_rows) * 4 * C});
         if (drops) {
-            dmlp = g.ddropped;
-            gpt2_dropout(g, dmlp, g.dresidual, dropout_site(DROPOUT_MLP, l), num_rows);
+            dmlp = acts.ddropped;
+            gpt2_dropout(g, acts, dmlp, acts.dresidual, dropout_site(DROPOUT_MLP, l), num_rows);
         }
         matmul_backward<Real>(g.pad, {
-            .dinp = g.dfch, .dweight = g.grad(FCPROJW, l), .dbias = g.grad(FCPROJB, l), .dout = dmlp,
+            .dinp = acts.dfch, .dweight = g.grad(FCPROJW, l), .dbias = g.grad(FCPROJB, l), .dout = dmlp,
             .inp = a.fch_gelu, .weight = g.weight(FCPROJW, l), .pre = a.fch, .num_rows = num_rows, .C = 4 * C,
             .OC = C, .accumulate = accumulate, .packed = packed[FCPROJ]});
-        if (g.recompute == RECOMPUTE_GELU_AND_LAYERNORM)
+        if (acts.recompute == RECOMPUTE_GELU_AND_LAYERNORM)
             layernorm_forward<Real>(g.pad, {
                 .out = a.ln2, .mean = a.ln2_mean, .rstd = a.ln2_rstd, .inp = a.residual2,
                 .weight = g.weight(LN2W, l), .bias = g.weight(LN2B, l), .num_rows = num_rows, .C = C});
         matmul_backward<Real>(g.pad, {
-            .dinp = g.dinp, .dweight = g.grad(FCW, l), .dbias = g.grad(FCB, l), .dout = g.dfch,
+            .dinp = acts.dinp, .dweight = g.grad(FCW, l), .dbias = g.grad(FCB, l), .dout = acts.dfch,
             .inp = a.ln2, .weight = g.weight(FCW, l), .num_rows = num_rows, .C = C, .OC = 4 * C,
             .accumulate = accumulate, .packed = packed[FC]});
         layernorm_backward<Real>(g.pad, {
-            .dinp = dresidual2, .dweight = g.grad(LN2W, l), .dbias = g.grad(LN2B, l), .added = g.dresidual,
-            .dout = g.dinp, .inp = a.residual2, .weight = g.weight(LN2W, l), .mean = a.ln2_mean,
+            .dinp = a.dresidual2, .dweight = g.grad(LN2W, l), .dbias = g.grad(LN2B, l),
+            .added = acts.dresidual, .dout = acts.dinp, .inp = a.residual2, .weight = g.weight(LN2W, l), .mean = a.ln2_mean,
             .rstd = a.ln2_rstd, .num_rows = num_rows, .C = C});
         if (drops) {
-            dattention = dqkv + size_t(num_rows) * 3 * C;  // also in a.fch
-            gpt2_dropout(g, dattention, dresidual2, dropout_site(DROPOUT_ATTENTION, l), num_rows);
+            dattention = a.ddropped_attention;
+            gpt2_dropout(g, acts, dattention, a.dresidual2, dropout_site(DROPOUT_ATTENTION, l), num_rows);
         }
         matmul_backward<Real>(g.pad, {
-            .dinp = g.dinp, .dweight = g.grad(ATTPROJW, l), .dbias = g.grad(ATTPROJB, l),
+            .dinp = acts.dinp, .dweight = g.grad(ATTPROJW, l), .dbias = g.grad(ATTPROJB, l),
             .dout = dattention, .inp = a.atty, .weight = g.weight(ATTPROJW, l), .num_rows = num_rows, .C = C,
             .OC = C, .accumulate = accumulate, .packed = packed[ATTPROJ]});
         attention_backward<Real>(g.pad, {
-            .dqkv = dqkv, .delta = g.delta, .dout = g.dinp, .out = a.atty, .lse = a.lse, .qkv = a.qkv,
+            .dqkv = a.dqkv, .delta = acts.delta, .dout = acts.dinp, .out = a.atty, .lse = a.lse, .qkv = a.qkv,
             .B = B, .T = T, .C = C, .NH = NH});
-        if (g.recompute == RECOMPUTE_GELU_AND_LAYERNORM) gpt2_forward_ln1(g, l, num_rows);
+        if (acts.recompute == RECOMPUTE_GELU_AND_LAYERNORM) gpt2_forward_ln1(g, acts, l, num_rows);
         matmul_backward<Real>(g.pad, {
-            .dinp = g.dinp, .dweight = g.grad(QKVW, l), .dbias = g.grad(QKVB, l), .dout = dqkv,
+            .dinp = acts.dinp, .dweight = g.grad(QKVW, l), .dbias = g.grad(QKVB, l), .dout = a.dqkv,
             .inp = a.ln1, .weight = g.weight(QKVW, l), .num_rows = num_rows, .C = C, .OC = 3 * C,
             .accumulate = accumulate, .packed = packed[QKV]});
         layernorm_backward<Real>(g.pad, {
-            .dinp = g.dresidual, .dweight = g.grad(LN1W, l), .dbias = g.grad(LN1B, l), .added = dresidual2,
-            .dout = g.dinp, .inp = g.layer_input(l), .weight = g.weight(LN1W, l), .mean = a.ln1_mean,
+            .dinp = acts.dresidual, .dweight = g.grad(LN1W, l), .dbias = g.grad(LN1B, l),
+            .added = a.dresidual2, .dout = acts.dinp, .inp = acts.layer_input(l), .weight = g.weight(LN1W, l), .mean = a.ln1_mean,
             .rstd = a.ln1_rstd, .num_rows = num_rows, .C = C});
         if (after_layer) after_layer(l);
     }
-    if (drops) gpt2_dropout(g, g.dresidual, g.dresidual, DROPOUT_EMBEDDING, num_rows);
+    if (drops) gpt2_dropout(g, acts, acts.dresidual, acts.dresidual, DROPOUT_EMBEDDING, num_rows);
     encoder_backward<Real>(g.pad, {
-        .dwte = g.grad(WTE), .dwpe = g.grad(WPE), .dout = g.dresidual, .buckets = g.buckets, .B = B, .T = T,
-        .C = C});
+        .dwte = g.grad(WTE), .dwpe = g.grad(WPE), .dout = acts.dresidual, .buckets = acts.buckets,
+        .B = B, .T = T, .C = C});
 }
 
 // clang-format on
@@ -477,10 +383,10 @@ template <class Real>
 void prepare_launchpad(GPT2<Real>& g, bool training) {
     if (!g.pad) return;
     const Requirements needed = g.pad->dry_run([&] {
-        gpt2_forward(g, g.B, g.T, training ? Pass::training : Pass::evaluation);
-        gpt2_head(g, g.B, g.T, 1, training ? Gradients::overwrite : Gradients::none);
+        gpt2_forward(g, g.acts.B, g.acts.T, training ? Pass::training : Pass::evaluation);
+        gpt2_head(g, g.acts.B, g.acts.T, 1, training ? Gradients::overwrite : Gradients::none);
         if (!training) return;
-        gpt2_backward(g, g.B, g.T, Gradients::overwrite);
+        gpt2_backward(g, g.acts.B, g.acts.T, Gradients::overwrite);
         gpt2_gradient_norm(g, 1);
     });
     g.memory.count("scratch", needed.scratch_bytes());
@@ -494,12 +400,12 @@ void prepare_launchpad(GPT2<Real>& g, bool training) {
 // training: also builds the buckets that gpt2_backward() reads.
 template <class Real>
 void gpt2_set_batch(GPT2<Real>& g, const int* inputs, const int* targets, int count, bool training) {
-    g.memory.upload(g.inputs, inputs, count);
-    g.memory.upload(g.targets, targets, count);
+    g.memory.upload(g.acts.inputs, inputs, count);
+    g.memory.upload(g.acts.targets, targets, count);
     if (!training) return;
     std::vector<int> buckets(encoder_bucket_ints(count));
     build_encoder_buckets(buckets.data(), inputs, count);
-    g.memory.upload(g.buckets, buckets.data(), buckets.size());
+    g.memory.upload(g.acts.buckets, buckets.data(), buckets.size());
 }
 
 // ---------------------------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ Ticket StepRunner<Real>::run(int step, float learning_rate, const NextBatch& nex
             if (i == 0) optimizer.begin_step(step, learning_rate);
             gpt2_set_batch(g, inputs.data(), targets.data(), B * T, true);
             if (g.dropout > 0)
-                g.memory.upload(g.dropout_key, dropout_key(dropout_seed, step, i, process).data(), 2);
+                g.memory.upload(g.acts.dropout_key, dropout_key(dropout_seed, step, i, process).data(), 2);
         }
         run_micro_step(i);
     }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <vector>
@@ -16,6 +15,31 @@
 #include "llmc/text/text_stream.h"
 #include "llmc/text/tokenizer.h"
 
+// The losses (B*T) of a batch.
+template <class Real>
+void batch_losses(GPT2<Real>& g, int B, int T, const std::vector<int>& inputs,
+                  const std::vector<int>& targets, std::vector<float>& losses) {
+    gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
+    gpt2_forward(g, B, T);
+    gpt2_head(g, B, T, 1, Gradients::none);
+    losses.resize(size_t(B) * T);
+    g.memory.download(losses.data(), g.acts.losses, losses.size());
+}
+
+// Calls add(target, loss) for each token that counts. next(inputs, targets, counts) fills a batch (B,T) and
+// says of each row how many of its first tokens count, or returns false.
+template <class Real, class Next, class Add>
+void for_each_loss(GPT2<Real>& g, int B, int T, const Next& next, const Add& add) {
+    std::vector<int> inputs(size_t(B) * T), targets(inputs.size()), counts(B);
+    std::vector<float> losses;
+    while (next(inputs, targets, counts)) {
+        batch_losses(g, B, T, inputs, targets, losses);
+        for (int row = 0; row < B; row++)
+            for (size_t i = size_t(row) * T; i < size_t(row) * T + counts[row]; i++)
+                add(targets[i], losses[i]);
+    }
+}
+
 // The mean loss over the tokens of the first max_batches (-1: all) batches of (B,T) from each of the job's
 // processes, which share the work; the loader draws the batches of all. Every token counts once, even though
 // the last batch of an epoch is filled up with the first tokens. None if goes_on, which is called after each
@@ -25,21 +49,24 @@ std::optional<float> validation_loss(GPT2<Real>& g, DataLoader& loader, int B, i
                                      Communicator& job,
                                      const std::function<bool(int done, int total)>& goes_on) {
     loader.reset();
-    std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
-    std::vector<float> losses(inputs.size());
     const uint64_t batches =
         std::min<uint64_t>(loader.num_batches(), max_batches < 0 ? ~0ull : uint64_t(max_batches));
-    double totals[2] = {};  // of the losses, of the tokens
-    for (uint64_t i = 0; i < batches; i++) {
+    uint64_t done = 0;
+    bool stopped = false;
+    const auto next = [&](std::vector<int>& inputs, std::vector<int>& targets, std::vector<int>& counts) {
+        stopped = done > 0 && !goes_on(int(done), int(batches));
+        if (stopped || done == batches) return false;
         const int fresh = loader.next_batch(inputs.data(), targets.data(), job.rank, job.size);
-        gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
-        gpt2_forward(g, B, T);
-        gpt2_head(g, B, T, 1, Gradients::none);
-        g.memory.download(losses.data(), g.losses, losses.size());
-        totals[0] = std::accumulate(losses.begin(), losses.begin() + fresh, totals[0]);
-        totals[1] += fresh;
-        if (!goes_on(int(i) + 1, int(batches))) return std::nullopt;
-    }
+        for (int row = 0; row < B; row++) counts[row] = std::clamp(fresh - row * T, 0, T);
+        done++;
+        return true;
+    };
+    double totals[2] = {};  // of the losses, of the tokens
+    for_each_loss(g, B, T, next, [&](int, float loss) {
+        totals[0] += loss;
+        totals[1]++;
+    });
+    if (stopped) return std::nullopt;
     job.all_reduce_sum(totals, 2);
     return float(totals[0] / totals[1]);
 }
@@ -58,10 +85,10 @@ std::optional<HellaSwagScore> score_hellaswag(GPT2<Real>& g, const std::vector<H
     std::vector<HellaSwagExample> own;
     for (size_t i = job ? job->rank : 0; i < examples.size(); i += job ? job->size : 1)
         own.push_back(examples[i]);
-    const HellaSwagRows work = make_hellaswag_rows(own, g.T);
-    const int T = std::max(work.T, 1), B = int(size_t(g.B) * g.T / T);
+    const HellaSwagRows work = make_hellaswag_rows(own, g.acts.T);
+    const int T = std::max(work.T, 1), B = int(size_t(g.acts.B) * g.acts.T / T);
     std::vector<int> inputs(size_t(B) * T), targets(inputs.size());
-    std::vector<float> losses(inputs.size());
+    std::vector<float> losses;
     std::vector<double> means(4 * own.size());
     int64_t batches = (int64_t(work.rows.size()) + B - 1) / B;
     if (job) job->all_reduce_max(&batches, 1);
@@ -70,12 +97,7 @@ std::optional<HellaSwagScore> score_hellaswag(GPT2<Real>& g, const std::vector<H
         const size_t count = std::min<size_t>(B, rows.size());  // 0: other processes have more
         for (size_t i = 0; i < count; i++)
             work.fill(own[rows[i].example], rows[i], &inputs[i * T], &targets[i * T]);
-        if (count > 0) {
-            gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
-            gpt2_forward(g, B, T);
-            gpt2_head(g, B, T, 1, Gradients::none);
-            g.memory.download(losses.data(), g.losses, losses.size());
-        }
+        if (count > 0) batch_losses(g, B, T, inputs, targets, losses);
         for (size_t i = 0; i < count; i++) {
             const HellaSwagRows::Row& row = rows[i];
             double sum = 0;
