@@ -87,6 +87,7 @@ struct GPT2 {
     Real *dresidual = nullptr, *dinp = nullptr, *dfch = nullptr;
     float* delta = nullptr;           // (B,NH,T) scratch of the attention's backward pass
     StepStats* stats = nullptr;       // (1) of the current step
+    float* token_weight = nullptr;    // (1) tokens of the step / those whose targets count; for training only
     Real* ddropped = nullptr;         // (B,T,C) gradient behind an MLP's dropout; null without dropout
     uint32_t* dropout_key = nullptr;  // (2) of the current micro-step's masks; likewise
 
@@ -185,6 +186,9 @@ void allocate_for_training(GPT2<Real>& g) {
     const int num_rows = g.B * g.T;
     g.buckets = memory.allocate<int>(encoder_bucket_ints(num_rows), "buckets");
     g.delta = memory.allocate<float>(size_t(num_rows) * c.num_heads, "delta");
+    g.token_weight = memory.allocate<float>(1, "token_weight");
+    const float all_count = 1;
+    if (memory.use == MemoryUse::allocate) memory.upload(g.token_weight, &all_count, 1);
     if (g.dropout > 0) {
         g.ddropped = memory.allocate<Real>(size_t(num_rows) * c.channels, "ddropped");
         g.dropout_key = memory.allocate<uint32_t>(2, "dropout's key");
@@ -451,6 +455,11 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
 
 // clang-format on
 
+// What makes a mean over all tokens one over those whose targets count. If none does, all losses are 0.
+inline float token_weight(int64_t tokens, int64_t counted) {
+    return counted ? float(double(tokens) / double(counted)) : 1;
+}
+
 // Before a step's first forward pass: zeroes the loss and the gradients that are not overwritten.
 template <class Real>
 void gpt2_zero_gradients(GPT2<Real>& g) {
@@ -468,7 +477,8 @@ void gpt2_gradient_norm(GPT2<Real>& g, float max_norm) {
                               .gradients = g.gradient_slices,
                               .max_norm = max_norm,
                               .unscale = 1 / g.gradient_scale,
-                              .loss = &g.stats->loss});
+                              .loss = &g.stats->loss,
+                              .weight = g.token_weight});
 }
 
 // Allocates the scratch memory that the layers take from the launchpad, and queues what is to be tuned and
@@ -490,7 +500,8 @@ void prepare_launchpad(GPT2<Real>& g, bool training) {
 // ---------------------------------------------------------------------------------------------------------
 // Batches
 
-// Copies a batch to where the kernels look for it. inputs, targets (count): each in 0..V-1, not checked.
+// Copies a batch to where the kernels look for it. inputs (count): each in 0..V-1, not checked.
+// targets (count): as of FusedClassifier.
 // training: also builds the buckets that gpt2_backward() reads.
 template <class Real>
 void gpt2_set_batch(GPT2<Real>& g, const int* inputs, const int* targets, int count, bool training) {
