@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "llmc/base/ignored_target.h"
 #include "llmc/data/dataloader.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/distributed/communicator.h"
@@ -17,9 +18,9 @@
 #include "llmc/text/tokenizer.h"
 
 // The mean loss over the tokens of the first max_batches (-1: all) batches of (B,T) from each of the job's
-// processes, which share the work; the loader draws the batches of all. Every token counts once, even though
-// the last batch of an epoch is filled up with the first tokens. None if goes_on, which is called after each
-// batch and returns the same in all processes, has returned false.
+// processes, which share the work; the loader draws the batches of all. Every target that is not ignored
+// counts once, even though the last batch of an epoch is filled up with the first tokens. None if goes_on,
+// which is called after each batch and returns the same in all processes, has returned false.
 template <class Real>
 std::optional<float> validation_loss(GPT2<Real>& g, DataLoader& loader, int B, int T, int max_batches,
                                      Communicator& job,
@@ -37,7 +38,7 @@ std::optional<float> validation_loss(GPT2<Real>& g, DataLoader& loader, int B, i
         gpt2_head(g, B, T, 1, Gradients::none);
         g.memory.download(losses.data(), g.losses, losses.size());
         totals[0] = std::accumulate(losses.begin(), losses.begin() + fresh, totals[0]);
-        totals[1] += fresh;
+        totals[1] += double(fresh - std::count(targets.begin(), targets.begin() + fresh, ignored_target));
         if (!goes_on(int(i) + 1, int(batches))) return std::nullopt;
     }
     job.all_reduce_sum(totals, 2);
