@@ -82,7 +82,7 @@ struct MatmulArgs {
     Reals outp;       // (M, N)
     Floats partials;  // (splits, M, N): written instead of outp if splits > 1
     Reals a, b;
-    Reals bias;       // (N) or null
+    Reals bias;  // (N) or null
     int M, N, K;
     int splits;       // of K
     int k_per_split;  // the last split may have less
@@ -92,11 +92,11 @@ struct MatmulArgs {
 // Cooperative-matrix GEMMs (matmul5.glsl): outp (M, N) = a b, summed over K. The kernel's name says how
 // the operands are laid out.
 struct MatmulMatrixArgs {
-    Reals outp;       // (M, N)
+    Reals outp;  // (M, N)
     Reals a, b;
-    Reals bias;       // (N), used by some epilogues
-    Reals other;      // (M, N): see the epilogue
-    Floats partials;  // (splits, M, N): split-K partial sums
+    Reals bias;         // (N), used by some epilogues
+    Reals other;        // (M, N): see the epilogue
+    Floats partials;    // (splits, M, N): split-K partial sums
     int splits;         // splits of K; of a batch, its GEMMs
     int k_per_split;    // the last split may have less
     float alpha, beta;  // of EPILOGUE_COMBINE
@@ -134,13 +134,13 @@ struct MatmulSumArgs {
     Reals outp;       // (n)
     Floats partials;  // (splits, n)
     int n, splits;
-    int accumulate;   // as above
+    int accumulate;  // as above
 };
 
 struct AttentionForwardArgs {
-    Reals outp;       // (B, T, C)
-    Floats lse;       // (B, NH, T)
-    Reals qkv;        // (B, T, 3 C)
+    Reals outp;  // (B, T, C)
+    Floats lse;  // (B, NH, T)
+    Reals qkv;   // (B, T, 3 C)
     int B, T, C, NH;
 };
 
@@ -168,33 +168,33 @@ struct DecodeAttentionArgs {
 };
 
 struct SampleTokenArgs {
-    Reals logits;           // (B, Vp)
-    Ints tokens;            // (B, T + 1)
-    Ints positions;         // (B): of the newest row, advanced by one
-    Ints seen;              // (B, ceil(V / 32)) bits of the tokens in a text, or null: no penalty
-    Ints weights;           // (B, V) scratch
-    Longs random_states;    // (B) states of the random numbers
-    Floats stream;          // (B, C): receives the new token's embedding
-    Reals wte, wpe;         // (Vp, C), (T, C)
+    Reals logits;         // (B, Vp)
+    Ints tokens;          // (B, T + 1)
+    Ints positions;       // (B): of the newest row, advanced by one
+    Ints seen;            // (B, ceil(V / 32)) bits of the tokens in a text, or null: no penalty
+    Ints weights;         // (B, V) scratch
+    Longs random_states;  // (B) states of the random numbers
+    Floats stream;        // (B, C): receives the new token's embedding
+    Reals wte, wpe;       // (Vp, C), (T, C)
     int num_texts, V, Vp, C, T;
-    float scale;            // log2(e) / temperature; 0: the likeliest token
+    float scale;  // log2(e) / temperature; 0: the likeliest token
     float penalty, reciprocal;
     uint32_t top_k, top_p, min_weight;  // see llmc/layers/sampling_numbers.h
 };
 
 struct AttentionBackwardArgs {
-    Reals dqkv;       // (B, T, 3 C)
-    Floats delta;     // (B, NH, T)
-    Reals dout, outp; // (B, T, C)
-    Floats lse;       // (B, NH, T)
-    Reals qkv;        // (B, T, 3 C)
+    Reals dqkv;        // (B, T, 3 C)
+    Floats delta;      // (B, NH, T)
+    Reals dout, outp;  // (B, T, C)
+    Floats lse;        // (B, NH, T)
+    Reals qkv;         // (B, T, 3 C)
     int B, T, C, NH;
 };
 
 struct FusedClassifierArgs {
-    Reals logits;         // (num_rows, Vp), overwritten by their gradients
-    Floats losses;        // (num_rows)
-    Ints targets;         // (num_rows)
+    Reals logits;   // (num_rows, Vp), overwritten by their gradients
+    Floats losses;  // (num_rows)
+    Ints targets;   // (num_rows)
     float dloss;
     int num_rows, V, Vp;
     int write_gradients;  // 0: keep the logits
@@ -216,7 +216,7 @@ struct GlobalNormArgs {
 struct GlobalNormFinishArgs {
     Floats norm_and_scale;  // (2)
     Floats partials;        // (n)
-    Floats loss;            // (1), or null
+    Floats loss, weight;    // (1), or null
     int n;
     float max_norm, unscale;
 };
@@ -291,7 +291,7 @@ struct LayernormBackwardArgs {
     Reals dout, inp, weight;     // (num_rows, C), (num_rows, C), (C)
     Floats mean, rstd;           // (num_rows)
     int num_rows, C;
-    int workgroups;              // which share the rows
+    int workgroups;  // which share the rows
 };
 
 struct GeluForwardArgs {
@@ -305,10 +305,10 @@ struct GeluBackwardArgs {
 };
 
 struct GradientSumArgs {
-    Reals outp;           // (n)
-    Reals copy;           // (n): also written; or null
-    Reals inp;            // (count, stride), of which the first n of each row are read, except row own_index
-    Reals own;            // (n) takes the place of that row
+    Reals outp;  // (n)
+    Reals copy;  // (n): also written; or null
+    Reals inp;   // (count, stride), of which the first n of each row are read, except row own_index
+    Reals own;   // (n) takes the place of that row
     uint64_t n, stride;
     int count, own_index;
     uint32_t groups;  // workgroups, which take turns at the elements

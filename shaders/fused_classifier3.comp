@@ -49,6 +49,13 @@ void main() {
     const uint V = args.V, whole = WIDTH == 1 ? 0 : V / WIDTH, target = args.targets.x[row];
     const uint first = gl_LocalInvocationID.x;
     Reals logits = real_row(args.logits, row, args.Vp);
+    if (target >= V) {  // of all invocations of the workgroup: the row does not count
+        if (first == 0) args.losses.x[row] = 0;
+        if (args.write_gradients != 0)
+            // zeros; from literals, spirv-opt would make 16-bit constants, which are not allowed
+            for (uint c = first; c < args.Vp; c += BLOCK) store(logits, c, float(target < V));
+        return;
+    }
     mat2x4 x[IN_FLIGHT];
     uint pack = first;
     for (; pack + (IN_FLIGHT - 1) * BLOCK < whole; pack += IN_FLIGHT * BLOCK) {

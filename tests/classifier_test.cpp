@@ -5,7 +5,9 @@
 #include "dev/vulkan/baselines/baselines.h"
 
 #include <algorithm>
+#include <fstream>
 
+#include "llmc/base/ignored_target.h"
 #include "tests/layer_test.h"
 
 struct Shape {
@@ -257,6 +259,110 @@ TYPED_TEST(FusedClassifierTyped, ExtremeLogits) {
                                version.launch(pad, p, block_size);
                                check(device_losses.values(), device_logits.values());
                            });
+}
+
+// A case of PyTorch's, whose file dev/make_cross_entropy.py makes.
+struct Reference {
+    Shape shape;
+    std::vector<int> targets;
+    std::vector<float> logits, losses, gradients;  // gradients of the mean over the rows that count
+
+    bool read(std::istream& file) {
+        int rows, V;
+        if (!(file >> rows >> V)) return false;
+        shape = {rows, V, V + 3};
+        targets.resize(rows);
+        losses.resize(rows);
+        logits.assign(size_t(rows) * shape.Vp, 100.0f);
+        gradients.assign(logits.size(), 0.0f);
+        for (int& target : targets) file >> target;
+        for (float& loss : losses) file >> loss;
+        for (int row = 0, i = 0; row < rows; row++)
+            for (int c = 0; c < V; c++, i++) {
+                logits[size_t(row) * shape.Vp + c] = float(i * 7919 % 1000) / 125 - 4;
+                file >> gradients[size_t(row) * shape.Vp + c];
+            }
+        return bool(file);
+    }
+    template <class Real>
+    FusedClassifier<Real> params(Real* of_logits, float* of_losses, const int* of_targets) const {
+        const auto counted = float(rows() - std::count(targets.begin(), targets.end(), ignored_target));
+        return {.logits = of_logits,
+                .losses = of_losses,
+                .targets = of_targets,
+                .dloss = 1 / counted,
+                .num_rows = shape.num_rows,
+                .V = shape.V,
+                .Vp = shape.Vp,
+                .write_gradients = true};
+    }
+    int64_t rows() const { return shape.num_rows; }
+};
+
+TEST(IgnoredTargets, MatchPyTorch) {
+    std::ifstream file(SOURCE_DIR "/tests/reference/cross_entropy.txt");
+    int cases = 0;
+    for (Reference r; r.read(file); cases++) {
+        std::vector<float> logits = r.logits, losses = nans(r.losses.size());
+        fused_classifier(nullptr, r.params(logits.data(), losses.data(), r.targets.data()));
+        const auto check = [&](const std::vector<float>& got, const std::vector<float>& got_gradients) {
+            expect_close("losses", got, r.losses, 1e-6);
+            expect_close("gradients", got_gradients, r.gradients, 1e-6);
+        };
+        check(losses, logits);
+        for_each_version<float>(with_baselines(fused_classifier_versions<float>()),
+                                [&](LaunchPad& pad, auto& version, int block_size) {
+                                    DeviceArray<float> on_device(pad, r.logits), of_rows(pad, losses.size());
+                                    DeviceArray<int> targets(pad, r.targets);
+                                    version.launch(pad, r.params<float>(on_device, of_rows, targets),
+                                                   block_size);
+                                    check(of_rows.values(), on_device.values());
+                                });
+    }
+    EXPECT_EQ(cases, 4);
+}
+
+// In every shape and storage type: the rows whose targets count are what they are without the others.
+TYPED_TEST(FusedClassifierTyped, IgnoresTargets) {
+    using Real = TypeParam;
+    for (const Shape& shape : shapes) {
+        const ClassifierCase<Real> c(shape);
+        SCOPED_TRACE(format_string("%d rows, V %d Vp %d", shape.num_rows, shape.V, shape.Vp));
+        std::vector<float> losses = c.losses, gradients = c.gradients;
+        std::vector<int> some = c.targets;
+        for (int row = 0; row < shape.num_rows; row++) {
+            if (row % 3 == 1) continue;
+            some[row] = row % 2 ? ignored_target : shape.V;  // a column of padding, or past it
+            losses[row] = 0;
+            std::fill_n(gradients.begin() + long(row) * shape.Vp, shape.Vp, 0.0f);
+        }
+        std::vector<Real> on_cpu = from_floats<Real>(c.logits);
+        std::vector<float> cpu_losses = nans(shape.num_rows);
+        for (const bool write : {false, true})
+            fused_classifier(nullptr,
+                             params<Real>(shape, on_cpu.data(), cpu_losses.data(), some.data(), write));
+        EXPECT_EQ(cpu_losses, losses);
+        EXPECT_EQ(to_floats(on_cpu), rounded<Real>(gradients));
+        for_each_version<Real>(
+            with_baselines(fused_classifier_versions<Real>()),
+            [&](LaunchPad& pad, auto& version, int block_size) {
+                DeviceArray<Real> logits(pad, c.logits);
+                DeviceArray<float> on_device(pad, shape.num_rows);
+                DeviceArray<int> targets(pad, some);
+                version.launch(pad, params<Real>(shape, logits, on_device, targets, false), block_size);
+                EXPECT_TRUE(logits.values() == c.logits);
+                pad.fill(on_device, 0x7fc00000, shape.num_rows * sizeof(float));
+                version.launch(pad, params<Real>(shape, logits, on_device, targets, true), block_size);
+                expect_close("losses", on_device.values(), losses);
+                const std::vector<float> got = logits.values();
+                if (shape.V > 1) expect_close("gradients", got, gradients, tolerance<Real>());
+                for (int row = 0; row < shape.num_rows; row++)
+                    if (some[row] != c.targets[row])
+                        EXPECT_EQ(std::count(got.begin() + long(row) * shape.Vp,
+                                             got.begin() + long(row + 1) * shape.Vp, 0.0f),
+                                  shape.Vp);
+            });
+    }
 }
 
 TEST(SumLosses, AddsUp) {

@@ -10,6 +10,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/ignored_target.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 #include "tests/token_shard.h"
@@ -62,6 +63,34 @@ TEST(DataLoader, InOrder) {
     EXPECT_EQ(next_first(loader, 8), 0);
     DataLoader exact(folder / "a.bin", 1, 24, 1000, false);
     EXPECT_EQ(next_firsts(exact, 24, 2), (std::vector<int>{0, 0}));
+}
+
+// The targets that are multiples of 3 count, in files that are joined, too, and in any order.
+TEST(DataLoader, MasksRuleOutTargets) {
+    TemporaryFolder folder;
+    for (const int first : {0, 100, 107, 300}) {
+        std::vector<uint16_t> tokens(first == 100 ? 7 : 61);
+        std::iota(tokens.begin(), tokens.end(), uint16_t(first));
+        std::vector<bool> targets;
+        for (const uint16_t token : tokens) targets.push_back(token % 3 == 0);
+        TokenShardWriter writer(folder / format_string("%d.bin", 1000 + first));
+        writer.add(tokens.data(), 5, {targets.begin(), targets.begin() + 5});  // no whole byte
+        writer.add(&tokens[5], tokens.size() - 5, {targets.begin() + 5, targets.end()});
+        writer.finish();
+    }
+    write_counting(folder / "2000.bin", 61, 600);  // without a mask: all count
+    for (const bool shuffle : {false, true}) {
+        DataLoader loader(folder / "*.bin", 2, 4, 1000, shuffle);
+        std::vector<int> inputs(8), targets(8);
+        for (uint64_t batch = 0; batch < loader.num_batches(); batch++) {
+            const int fresh = loader.next_batch(inputs.data(), targets.data());
+            for (int i = 0; i < fresh; i++) {
+                const bool joins = inputs[i] == 106;  // 107 follows, of the next file
+                const int next = joins ? 107 : inputs[i] + 1;
+                EXPECT_EQ(targets[i], next >= 600 || next % 3 == 0 ? next : ignored_target);
+            }
+        }
+    }
 }
 
 // A shuffled loader draws sequences of T tokens.

@@ -21,7 +21,7 @@ static std::vector<float> expected_norm(const std::vector<std::vector<float>>& s
 
 template <class Real>
 static std::vector<float> cpu_norm(const std::vector<std::vector<float>>& slices, float max_norm,
-                                   float unscale = 1, const float* loss = nullptr) {
+                                   float unscale = 1, float* loss = nullptr) {
     std::vector<std::vector<Real>> arrays;
     std::vector<GradientSlice<Real>> gradients;
     for (const auto& slice : slices) {
@@ -62,7 +62,7 @@ struct Launch {
     size_t shift = 0;
 
     std::vector<float> norm(const std::vector<std::vector<float>>& slices, float max_norm, float unscale = 1,
-                            const float* loss = nullptr) const {
+                            float* loss = nullptr) const {
         const DeviceSlices<Real> device(pad, slices, shift);
         DeviceArray<float> result(pad, 2);
         version.launch(pad,
@@ -156,6 +156,41 @@ TYPED_TEST(GlobalNormTyped, LossThatIsNotFinite) {
                 const Launch<Real> launch = {pad, version, block_size};
                 expect_close("norm and scale", launch.norm(slices, 1.0f, 1.0f, device_loss), want, 1e-6);
             });
+    }
+}
+
+// Gradients and loss that are too small, since only some of the tokens count.
+TYPED_TEST(GlobalNormTyped, Weight) {
+    using Real = TypeParam;
+    const std::vector<std::vector<float>> slices = {{3.0f}, {4.0f}};
+    const float weight = 3;
+    for (const float max_norm : {7.5f, 0.0f}) {
+        const float scale = max_norm > 0 ? 1.5f : 3.0f;  // the norm is 15
+        std::vector<Real> values[] = {{Real(3.0f)}, {Real(4.0f)}};
+        std::vector<GradientSlice<Real>> gradients = {{values[0].data(), 1}, {values[1].data(), 1}};
+        std::vector<float> result = nans(2), loss = {0.5f};
+        global_norm<Real>(nullptr, {.norm_and_scale = result.data(),
+                                    .gradients = gradients,
+                                    .max_norm = max_norm,
+                                    .loss = loss.data(),
+                                    .weight = &weight});
+        EXPECT_EQ(result, (std::vector<float>{15, scale}));
+        EXPECT_EQ(loss[0], 1.5f);
+        for_each_version<Real>(with_baselines(global_norm_versions<Real>()),
+                               [&](LaunchPad& pad, auto& version, int block_size) {
+                                   const DeviceSlices<Real> device(pad, slices, 0);
+                                   DeviceArray<float> norm(pad, 2), of_loss(pad, std::vector<float>{0.5f}),
+                                       by(pad, std::vector<float>{weight});
+                                   version.launch(pad,
+                                                  {.norm_and_scale = norm,
+                                                   .gradients = device.gradients,
+                                                   .max_norm = max_norm,
+                                                   .loss = of_loss,
+                                                   .weight = by},
+                                                  block_size);
+                                   expect_close("norm and scale", norm.values(), {15, scale}, 1e-6);
+                                   EXPECT_EQ(of_loss.values()[0], 1.5f);
+                               });
     }
 }
 

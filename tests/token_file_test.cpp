@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/ignored_target.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 #include "tests/token_shard.h"
@@ -172,5 +174,50 @@ TEST(token_file, a_shard_that_changes_while_it_is_read_is_refused) {
         write_token_shard(path, tokens.data(), count);
         EXPECT_NE(message_of([&] { read_tokens(shard, 7, 1, &token); }).find(path), std::string::npos);
         EXPECT_EQ(token, 5) << count;
+    }
+}
+
+static void write_masked(const std::string& path, int first_target) {
+    const std::vector<uint16_t> tokens(77, 5);
+    std::vector<bool> targets(77, true);
+    for (int i = 0; i < first_target; i++) targets[i] = false;
+    TokenShardWriter writer(path);
+    writer.add(tokens.data(), tokens.size(), targets);
+    writer.finish();
+}
+
+// The shard is as without a mask, and the mask a part of what identifies it.
+TEST(TokenFile, Masks) {
+    TemporaryFolder folder;
+    const std::string shard = folder / "my_train.bin", mask = folder / "my_train.mask";
+    EXPECT_EQ(mask_of(shard), mask);
+    EXPECT_EQ(mask_of(shard + ".new"), mask + ".new");
+    EXPECT_EQ(mask_of("bin"), "");
+    std::set<std::string> checksums;
+    write_token_shard(shard, std::vector<uint16_t>(77, 5).data(), 77);
+    const std::string plain = read_whole_file(shard);
+    checksums.insert(open_token_shard(shard).checksum);
+    for (const int first : {3, 76}) {
+        write_masked(shard, first);
+        EXPECT_TRUE(read_whole_file(shard) == plain);
+        const TokenShard opened = open_token_shard(shard);
+        checksums.insert(opened.checksum);
+        std::vector<int> targets(70, 5);
+        ignore_targets(opened, 7, targets);
+        EXPECT_EQ(
+            targets, first == 3 ? std::vector<int>(70, 5) : [] {
+                std::vector<int> last(70, ignored_target);
+                last.back() = 5;
+                return last;
+            }());
+    }
+    EXPECT_EQ(checksums.size(), 3u);
+    EXPECT_TRUE(is_mask(mask) && !is_mask(shard));
+    const std::string whole = read_whole_file(mask);
+    for (const std::string& wrong : {whole.substr(0, whole.size() - 1), whole + "x", plain, std::string()}) {
+        write_whole_file(mask, {wrong});
+        EXPECT_EQ(message_of([&] { open_token_shard(shard); }),
+                  mask + " is not the mask of the 77 tokens of " + shard +
+                      ": prepare the data again, or remove it");
     }
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "llmc/base/ignored_target.h"
 #include "llmc/distributed/transport.h"
 #include "llmc/layers/tensor_core.h"
 #include "llmc/model/gradient_exchange.h"
@@ -98,6 +99,54 @@ static void check_steps(LaunchPad* pad, int micro_steps, const ModelConfig& c = 
         const float loss = runner.stats(step, ticket).loss;
         EXPECT_TRUE(std::isfinite(loss));
         EXPECT_TRUE(read_gradients(*g, loss) == expected) << "other gradients in step " << step;
+    }
+    runner.forget_recordings();
+}
+
+// Loss and gradients are means over the targets that count in all micro-steps together, of which the second
+// has few.
+template <class Real>
+static void check_ignored_targets(LaunchPad* pad) {
+    const auto targets_of = [](int micro) {
+        std::vector<int> targets = tokens_of(micro, 2);
+        for (int i = 0; i < num_rows; i++)
+            if (micro == 1 ? i != 5 : i % 4 == 1) targets[i] = ignored_target;
+        return targets;
+    };
+    const auto g = make_model<Real>(pad);
+    int counted = 0;
+    for (int i = 0; i < 3; i++) counted += num_rows - int(std::ranges::count(targets_of(i), ignored_target));
+    g->memory.zero(g->stats, 1);
+    for (const auto& slice : g->gradient_slices) g->memory.zero(slice.data, slice.n);
+    for (int i = 0; i < 3; i++) {
+        gpt2_set_batch(*g, tokens_of(i, 1).data(), targets_of(i).data(), num_rows, true);
+        gpt2_forward(*g, B, T, Pass::training);
+        gpt2_head(*g, B, T, 1.0f / float(counted), Gradients::accumulate);
+        gpt2_backward(*g, B, T, Gradients::accumulate);
+    }
+    StepStats expected;
+    g->memory.download(&expected, g->stats, 1);
+    gpt2_gradient_norm(*g, 0);
+    float norm;
+    g->memory.download(&norm, &g->stats->gradient_norm, 1);
+    const auto gradients = read_gradients(*g, 0);
+    Optimizer<Real> optimizer(config, g->memory, {.weight_decay = 0.1f});
+    StepRunner<Real> runner = {
+        .g = *g, .optimizer = optimizer, .B = B, .T = T, .micro_steps = 3, .gradient_clip = 0};
+    for (int step = 0; step < 2; step++) {
+        int micro = 0;
+        const Ticket ticket = runner.run(step, 0, [&](int* inputs, int* targets) {
+            std::ranges::copy(tokens_of(micro, 1), inputs);
+            std::ranges::copy(targets_of(micro++), targets);
+        });
+        const StepStats stats = runner.stats(step, ticket);
+        EXPECT_NEAR(stats.loss, expected.loss, 2e-6 * expected.loss);
+        EXPECT_NEAR(stats.gradient_norm, norm, tolerance<Real>(2e-6) * norm);
+        auto weighted = read_gradients(*g, 0);
+        for (auto& slice : weighted)
+            for (float& x : slice) x *= stats.gradient_scale * g->gradient_scale;
+        for (size_t s = 1; s < gradients.size(); s++)
+            expect_close("gradients", weighted[s], gradients[s], 2 * tolerance<Real>(1e-6));
     }
     runner.forget_recordings();
 }
@@ -205,6 +254,11 @@ TYPED_TEST_SUITE(TrainStep, RealTypes);
 
 TYPED_TEST(TrainStep, FirstMicroStepOverwritesGradientsOnTheCpu) {
     for (int micro_steps : {1, 2}) check_steps<TypeParam>(nullptr, micro_steps);
+}
+
+TYPED_TEST(TrainStep, MeansAreOverTheTargetsThatCount) {
+    check_ignored_targets<TypeParam>(nullptr);
+    for (const auto& pad : test_pads()) check_ignored_targets<TypeParam>(pad.get());
 }
 
 TYPED_TEST(TrainStep, StepsAreTheirParts) {

@@ -151,9 +151,11 @@ std::vector<Piece> DataLoader::take_batch(int& fresh) {
     return pieces;
 }
 
-// Tokens [first, first + count) of a shard.
-static std::vector<uint16_t> read_range(const Shard& shard, uint64_t first, uint64_t count, int vocab_size) {
+// Appends inputs [first, first + count) of a shard and their targets.
+static void read_range(const Shard& shard, uint64_t first, uint64_t count, int vocab_size, Batch& batch) {
+    count++;
     std::vector<uint16_t> tokens(count);
+    std::vector<int> targets(count);
     size_t filled = 0;
     for (const TokenShard& file : shard.files) {
         if (first >= file.tokens) {
@@ -163,20 +165,20 @@ static std::vector<uint16_t> read_range(const Shard& shard, uint64_t first, uint
         const size_t some = std::min<uint64_t>(count - filled, file.tokens - first);
         read_tokens(file, first, some, tokens.data() + filled);
         check_tokens(file, first, std::span(tokens).subspan(filled, some), vocab_size);
+        std::copy_n(tokens.begin() + long(filled), some, targets.begin() + long(filled));
+        ignore_targets(file, first, std::span(targets).subspan(filled, some));
         filled += some;
         first = 0;
         if (filled == count) break;
     }
-    return tokens;
+    batch.inputs.insert(batch.inputs.end(), tokens.begin(), tokens.end() - 1);
+    batch.targets.insert(batch.targets.end(), targets.begin() + 1, targets.end());
 }
 
 static Batch read_batch(DataLoader::Shards shards, std::vector<Piece> pieces, int vocab_size) {
     Batch batch;
-    for (const Piece& piece : pieces) {
-        const auto tokens = read_range((*shards)[piece.shard], piece.first, piece.count + 1, vocab_size);
-        batch.inputs.insert(batch.inputs.end(), tokens.begin(), tokens.end() - 1);
-        batch.targets.insert(batch.targets.end(), tokens.begin() + 1, tokens.end());
-    }
+    for (const Piece& piece : pieces)
+        read_range((*shards)[piece.shard], piece.first, piece.count, vocab_size, batch);
     return batch;
 }
 

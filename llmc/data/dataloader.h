@@ -28,10 +28,10 @@ struct DataLoader {
                uint64_t seed = 42)
         : DataLoader(std::vector{pattern}, B, T, vocab_size, should_shuffle, seed) {}
 
-    // Copies the next B*T tokens into inputs (B,T), and the same shifted by one token into targets (B,T).
-    // After the last batch a new epoch begins (shuffled anew). Returns how many of the tokens are new in this
-    // epoch: B*T except in the epoch's last batch, which may end with tokens from the start of the data.
-    // Error, naming file and position, on a token >= vocab_size.
+    // Copies the next B*T tokens into inputs (B,T), and the same shifted by one token into targets (B,T),
+    // those that a mask rules out as ignored_target. After the last batch a new epoch begins (shuffled anew).
+    // Returns how many of the tokens are new in this epoch: B*T except in the epoch's last batch, which may
+    // end with tokens from the start of the data. Error, naming file and position, on a token >= vocab_size.
     // Several processes draw the same batches: each copies its share of the sequences, and counts the new
     // tokens in that.
     int next_batch(int* inputs, int* targets, int rank = 0, int num_processes = 1);

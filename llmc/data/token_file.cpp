@@ -1,15 +1,48 @@
 #include "llmc/data/token_file.h"
 
+#include "llmc/base/ceil_div.h"
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
+#include "llmc/base/ignored_target.h"
 #include "llmc/base/output.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/text/tokenizer_info.h"
 
-static const int32_t shard_magic = 20240520, shard_version = 1;
+static const int32_t shard_magic = 20240520, shard_version = 1, mask_magic = 20260520;
+
+std::string mask_of(const std::string& shard) {
+    for (const std::string end : {"", ".new"})
+        if (shard.ends_with(".bin" + end))
+            return shard.substr(0, shard.size() - 4 - end.size()) + ".mask" + end;
+    return "";
+}
+
+bool is_mask(const std::string& path) { return begins_with(path, mask_magic); }
+
+// The bits of the shard's mask; null if there is none.
+static std::shared_ptr<const std::vector<uint8_t>> read_mask(const std::string& shard, uint64_t tokens) {
+    const std::string path = mask_of(shard);
+    if (path.empty() || !file_exists(path)) return nullptr;
+    const File file = open_to_read(path);
+    const uint64_t size = size_of(file, path), bytes = ceil_div(tokens, uint64_t(8));
+    int32_t header[header_ints] = {};
+    if (size >= header_bytes) read_exactly(file, path, header, header_bytes);
+    if (header[0] != mask_magic || header[1] != 1 || uint64_t(header[2]) != tokens ||
+        size != header_bytes + bytes)
+        fail("%s is not the mask of the %llu tokens of %s: prepare the data again, or remove it",
+             path.c_str(), (unsigned long long)tokens, shard.c_str());
+    auto mask = std::make_shared<std::vector<uint8_t>>(bytes);
+    read_exactly(file, path, mask->data(), bytes);
+    return mask;
+}
+
+void ignore_targets(const TokenShard& shard, uint64_t first, std::span<int> targets) {
+    for (size_t i = 0; shard.mask && i < targets.size(); i++)
+        if (!((*shard.mask)[(first + i) / 8] >> ((first + i) % 8) & 1)) targets[i] = ignored_target;
+}
 
 static std::string identity_of(const File& file, const std::string& path, const int32_t* header,
-                               uint64_t bytes) {
+                               uint64_t bytes, const std::vector<uint8_t>* mask) {
     Checksum sum;
     sum.add(header, header_bytes);
     const uint64_t sample = bytes <= 1 << 20 ? bytes : 4096, last = bytes - sample;
@@ -20,6 +53,7 @@ static std::string identity_of(const File& file, const std::string& path, const 
         read_exactly(file, path, piece.data(), sample);
         sum.add(piece.data(), sample);
     }
+    if (mask) sum.add(mask->data(), mask->size());
     return sum.text();
 }
 
@@ -46,7 +80,9 @@ TokenShard open_token_shard(const std::string& path) {
              size < expected ? "truncated" : "too long", (unsigned long long)size, (unsigned long long)tokens,
              (unsigned long long)expected);
     const FileStatus status = status_of(file, path);  // before the content is read
-    return {path, tokens, identity_of(file, path, header, tokens * sizeof(uint16_t)), status};
+    const auto mask = read_mask(path, tokens);
+    return {path, tokens, identity_of(file, path, header, tokens * sizeof(uint16_t), mask.get()), status,
+            mask};
 }
 
 std::vector<TokenShard> open_token_shards(const std::string& pattern) {
@@ -105,14 +141,20 @@ void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16
              (unsigned long long)(first + count));
 }
 
-static std::string header_of(uint64_t tokens) {
-    const int32_t header[header_ints] = {shard_magic, shard_version, int32_t(tokens)};
+static std::string header_of(int32_t magic, uint64_t tokens) {
+    const int32_t header[header_ints] = {magic, shard_version, int32_t(tokens)};
     return {reinterpret_cast<const char*>(header), header_bytes};
 }
 
-TokenShardWriter::TokenShardWriter(const std::string& path) : file(path) { file.write(header_of(0)); }
+TokenShardWriter::TokenShardWriter(const std::string& path) : file(path) {
+    file.write(header_of(shard_magic, 0));
+}
 
-void TokenShardWriter::add(const uint16_t* more, uint64_t count) {
+void TokenShardWriter::add(const uint16_t* more, uint64_t count, const std::vector<bool>& targets) {
+    for (size_t i = 0; i < targets.size(); i++) {
+        mask.resize((tokens + i) / 8 + 1);
+        mask.back() |= uint8_t(targets[i] << (tokens + i) % 8);
+    }
     tokens += count;
     if (tokens > max_shard_tokens)
         fail("cannot write %llu tokens to %s: a shard holds at most %llu", (unsigned long long)tokens,
@@ -121,6 +163,9 @@ void TokenShardWriter::add(const uint16_t* more, uint64_t count) {
 }
 
 void TokenShardWriter::finish() {
-    file.replace_start(header_of(tokens));
+    file.replace_start(header_of(shard_magic, tokens));
+    if (!mask.empty()) mask.resize(ceil_div(tokens, uint64_t(8)));
+    const std::string_view bits(reinterpret_cast<const char*>(mask.data()), mask.size());
+    if (!mask.empty()) write_whole_file(mask_of(file.path), {header_of(mask_magic, tokens), bits});
     file.finish();
 }

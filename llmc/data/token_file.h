@@ -1,7 +1,10 @@
 // llm.c's token shards: a header of 256 int32 (magic 20240520, version 1, number of tokens, zeros), then that
 // many uint16 tokens, and nothing after them. prepare_data writes them, the data loader reads them.
+// Beside NAME.bin may be its mask NAME.mask: a header (magic 20260520, version 1, number of tokens, zeros),
+// then a bit per token, the lowest of a byte first. A token whose bit is 0 is no target: a question's.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,8 +16,9 @@
 struct TokenShard {
     std::string path;
     uint64_t tokens;
-    std::string checksum;  // of its content: all of a small file, samples of a large one
+    std::string checksum;  // of its content: all of a small file, samples of a large one; and of its mask
     FileStatus status = {};
+    std::shared_ptr<const std::vector<uint8_t>> mask = {};  // the bits; null: all tokens are targets
 };
 
 // The format counts tokens in an int32.
@@ -40,16 +44,25 @@ uint64_t count_tokens(const std::vector<std::string>& patterns);
 // the file has been written or replaced since it was opened and its checksum is another.
 void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16_t* out);
 
+// Makes those ignored_target that are no targets. `first` is the position of targets[0] in the shard.
+void ignore_targets(const TokenShard& shard, uint64_t first, std::span<int> targets);
+
+// NAME.mask of NAME.bin; of NAME.bin.new, NAME.mask.new.
+std::string mask_of(const std::string& shard);
+bool is_mask(const std::string& path);
+
 // Error if a token is not below vocab_size. `first` is the position of tokens[0] in the shard.
 void check_tokens(const TokenShard& shard, uint64_t first, std::span<const uint16_t> tokens, int vocab_size);
 
-// Writes a shard piece by piece, under a temporary name, which finish() replaces. Error if writing fails, or
+// Writes a shard piece by piece, and its mask, under temporary names, which finish() replaces. Without
+// targets, all tokens are targets. Error if writing fails, or
 // if there are more than max_shard_tokens.
 struct TokenShardWriter {
     explicit TokenShardWriter(const std::string& path);
-    void add(const uint16_t* tokens, uint64_t count);
+    void add(const uint16_t* tokens, uint64_t count, const std::vector<bool>& targets = {});
     void finish();
 
     FileWriter file;
     uint64_t tokens = 0;
+    std::vector<uint8_t> mask = {};
 };

@@ -84,6 +84,10 @@ static const float* load_tile(float* buffer, const Real* x, int n) {
 template <class Real>
 static float classify_row(RowScratch& scratch, Real* x, int target, const FusedClassifier<Real>& p) {
     const int V = p.V;
+    if (target < 0 || target >= V) {
+        if (p.write_gradients) std::fill(x, x + p.Vp, Real(0.0f));
+        return 0;
+    }
     const float target_logit = float(x[target]);
     float largest = -std::numeric_limits<float>::max();  // not -infinity: its difference to itself is NaN
     double sum = 0;

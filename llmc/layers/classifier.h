@@ -5,13 +5,14 @@
 // For each row:
 //     losses[row] = -log softmax(logits[row, 0..V))[targets[row]]
 // With write_gradients, dloss * (softmax - onehot(target)) overwrites the row, and 0 its padding; otherwise
-// the logits stay. A row with NaN or +inf gives a NaN loss. The logits of a whole batch would be the largest
-// tensor of all: callers pass chunks of rows.
+// the logits stay. A row with NaN or +inf gives a NaN loss. A target outside 0..V-1, such as ignored_target,
+// does not count: the loss and all gradients of its row are 0. The logits of a whole batch would be the
+// largest tensor of all: callers pass chunks of rows.
 template <class Real>
 struct FusedClassifier {
     Real* logits;        // (num_rows, Vp), of which columns V..Vp are padding
     float* losses;       // (num_rows)
-    const int* targets;  // (num_rows), each in 0..V-1
+    const int* targets;  // (num_rows)
     float dloss;         // gradient of each loss: 1 / (rows of the step) for a mean
     int num_rows, V, Vp;
     bool write_gradients;

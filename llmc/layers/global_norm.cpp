@@ -48,10 +48,12 @@ static void global_norm_cpu(const GlobalNorm<Real>& p) {
 
 template <class Real>
 void finish_global_norm(const GlobalNorm<Real>& p, double sum_of_squares) {
-    const double norm = double(p.unscale) * std::sqrt(sum_of_squares);
+    const float weight = p.weight ? *p.weight : 1;
+    const double unscale = double(p.unscale) * double(weight), norm = unscale * std::sqrt(sum_of_squares);
     const bool clips = p.max_norm > 0 && norm > double(p.max_norm);
     p.norm_and_scale[0] = float(norm);
-    p.norm_and_scale[1] = clips ? float(p.unscale * double(p.max_norm) / norm) : p.unscale;
+    p.norm_and_scale[1] = float(clips ? unscale * double(p.max_norm) / norm : unscale);
+    if (p.loss) *p.loss *= weight;
     if (!std::isfinite(p.norm_and_scale[0]) || (p.loss && !std::isfinite(*p.loss))) p.norm_and_scale[1] = 0;
 }
 
@@ -90,6 +92,7 @@ static void global_norm3(LaunchPad& pad, const GlobalNorm<Real>& p, int config) 
     const GlobalNormFinishArgs args = {.norm_and_scale = pad.at(p.norm_and_scale, 2),
                                        .partials = pad.at(scratch, all_chunks),
                                        .loss = pad.at(p.loss, 1),
+                                       .weight = pad.at(p.weight, 1),
                                        .n = int(all_chunks),
                                        .max_norm = p.max_norm,
                                        .unscale = p.unscale};

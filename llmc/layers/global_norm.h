@@ -8,8 +8,9 @@ struct GradientSlice {
     size_t n;  // elements
 };
 
-// norm_and_scale[0] = norm = unscale * sqrt(sum of the squares over all slices)
-// norm_and_scale[1] = unscale * (max_norm / norm if norm > max_norm, else 1)
+// norm_and_scale[0] = norm = weight * unscale * sqrt(sum of the squares over all slices)
+// norm_and_scale[1] = weight * unscale * (max_norm / norm if norm > max_norm, else 1)
+// loss *= weight
 //
 // If the norm is not finite (a gradient is NaN or infinite or, on a GPU, the sum of squares exceeds 3.4e38),
 // [0] is NaN or infinite, [1] is 0, and adamw_update() changes nothing. Deterministic; sums of a billion
@@ -18,9 +19,10 @@ template <class Real>
 struct GlobalNorm {
     float* norm_and_scale;  // (2)
     const std::vector<GradientSlice<Real>>& gradients;
-    float max_norm;               // 0 or less: never clips
-    float unscale = 1;            // the gradients are 1 / unscale times too large: loss scaling for fp16
-    const float* loss = nullptr;  // (1); if it is not finite, [1] is 0; null: not looked at
+    float max_norm;                 // 0 or less: never clips
+    float unscale = 1;              // the gradients are 1 / unscale times too large: loss scaling for fp16
+    float* loss = nullptr;          // (1); if it is not finite, [1] is 0; null: not looked at
+    const float* weight = nullptr;  // (1): a factor that loss and gradients lack; null: 1
 };
 
 // pad: the device to run on; null: the CPU. Not to be called inside a group.

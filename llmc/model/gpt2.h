@@ -53,6 +53,7 @@ struct GPT2 {
 
     Activations<Real> acts;      // gpt2_allocate(): of the batches for training and evaluation
     StepStats* stats = nullptr;  // (1) of the current step; likewise
+    float* token_weight = nullptr;  // (1) tokens of the step / those whose targets count; for training only
 
     // MemoryUse::count: allocates nothing, to compute the memory that the model takes; it can do nothing
     // else.
@@ -125,6 +126,9 @@ void gpt2_allocate(GPT2<Real>& g, int B, int T, bool training, Recompute recompu
         g.memory.kind = "scratch";
         memory.place(backward_tensors(g.acts, c, g.dropout > 0));
         if (g.dropout > 0) g.memory.zero(g.acts.dropout_key, 2);
+        g.token_weight = g.memory.template allocate<float>(1, "token_weight");
+        const float all_count = 1;
+        if (g.memory.use == MemoryUse::allocate) g.memory.upload(g.token_weight, &all_count, 1);
     }
     prepare_launchpad(g, training);
 }
@@ -357,6 +361,11 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
 
 // clang-format on
 
+// What makes a mean over all tokens one over those whose targets count. If none does, all losses are 0.
+inline float token_weight(int64_t tokens, int64_t counted) {
+    return counted ? float(double(tokens) / double(counted)) : 1;
+}
+
 // Before a step's first forward pass: zeroes the loss and the gradients that are not overwritten.
 template <class Real>
 void gpt2_zero_gradients(GPT2<Real>& g) {
@@ -374,7 +383,8 @@ void gpt2_gradient_norm(GPT2<Real>& g, float max_norm) {
                               .gradients = g.gradient_slices,
                               .max_norm = max_norm,
                               .unscale = 1 / g.gradient_scale,
-                              .loss = &g.stats->loss});
+                              .loss = &g.stats->loss,
+                              .weight = g.token_weight});
 }
 
 // Allocates the scratch memory that the layers take from the launchpad, and queues what is to be tuned and
@@ -396,7 +406,8 @@ void prepare_launchpad(GPT2<Real>& g, bool training) {
 // ---------------------------------------------------------------------------------------------------------
 // Batches
 
-// Copies a batch to where the kernels look for it. inputs, targets (count): each in 0..V-1, not checked.
+// Copies a batch to where the kernels look for it. inputs (count): each in 0..V-1, not checked.
+// targets (count): as of FusedClassifier.
 // training: also builds the buckets that gpt2_backward() reads.
 template <class Real>
 void gpt2_set_batch(GPT2<Real>& g, const int* inputs, const int* targets, int count, bool training) {

@@ -446,19 +446,21 @@ void GradientExchange<Real>::reduce_in_node() {
 }
 
 template <class Real>
-void GradientExchange<Real>::reduce(float max_norm) {
+void GradientExchange<Real>::reduce(float max_norm, int64_t tokens, int64_t counted) {
     between_nodes() ? reduce_between_nodes() : reduce_in_node();
     StepStats stats = {};
-    double sums[2] = {0, sum_of_squares()};
+    double sums[] = {0, sum_of_squares(), double(counted)};
     g.memory.download(&stats, g.stats, 1);
     sums[0] = stats.loss;
-    comm.all_reduce_sum(sums, 2);  // every process has read the gradients that it sums
+    comm.all_reduce_sum(sums, 3);  // every process has read the gradients that it sums
     stats.loss = float(sums[0]);
+    const float weight = token_weight(tokens * comm.size, int64_t(sums[2]));
     finish_global_norm<Real>({.norm_and_scale = &stats.gradient_norm,
                               .gradients = own_sums,
                               .max_norm = max_norm,
                               .unscale = 1 / g.gradient_scale,
-                              .loss = &stats.loss},
+                              .loss = &stats.loss,
+                              .weight = &weight},
                              sums[1]);
     g.memory.upload(g.stats, &stats, 1);
 }

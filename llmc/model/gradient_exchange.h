@@ -65,8 +65,9 @@ struct GradientExchange {
     int gradients_after(int layer) const;
     void send_gradients(int group);
     // After the backward pass: sums the remaining gradients, each in its owner's g.grads. g.stats receives
-    // the sum of the losses, the norm, and the scale, as gpt2_gradient_norm() computes them.
-    void reduce(float max_norm);
+    // the sum of the losses, the norm, and the scale, as gpt2_gradient_norm() computes them. The targets of
+    // `counted` of this process's tokens count.
+    void reduce(float max_norm, int64_t tokens, int64_t counted);
 
     // --- weights ---
 

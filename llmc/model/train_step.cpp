@@ -1,6 +1,8 @@
 #include "llmc/model/train_step.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "llmc/model/gradient_exchange.h"
 
@@ -132,7 +134,7 @@ void StepRunner<Real>::update() {
 template <class Real>
 void StepRunner<Real>::reduce_and_update(int step) {
     StepStats* const sent = readback + step % 2;
-    if (exchange) exchange->reduce(gradient_clip);
+    if (exchange) exchange->reduce(gradient_clip, int64_t(B) * T * micro_steps, counted);
     g.memory.copy(sent, g.stats, 1);
     if (should_update && g.pad) g.pad->commit(true);
     // last, so that a step that fails leaves the parameters as they were
@@ -140,6 +142,16 @@ void StepRunner<Real>::reduce_and_update(int step) {
         run_phase(apply, [&] { update(); });
     else if (exchange && exchange->weights_overlap())
         exchange->restore_weights();
+}
+
+// In a job, the exchange weights the sums instead.
+template <class Real>
+void StepRunner<Real>::count_targets(int micro_step, const std::vector<int>& targets) {
+    const auto counts = [&](int target) { return target >= 0 && target < g.config.vocab_size; };
+    counted = (micro_step ? counted : 0) + std::count_if(targets.begin(), targets.end(), counts);
+    if (exchange || micro_step + 1 < micro_steps) return;
+    const float weight = token_weight(int64_t(B) * T * micro_steps, counted);
+    if (weight != std::exchange(sent_weight, weight)) g.memory.upload(g.token_weight, &weight, 1);
 }
 
 template <class Real>
@@ -153,6 +165,7 @@ Ticket StepRunner<Real>::run(int step, float learning_rate, const NextBatch& nex
             const ConcurrentGroup uploads(g.pad);
             if (i == 0) optimizer.begin_step(step, learning_rate);
             gpt2_set_batch(g, inputs.data(), targets.data(), B * T, true);
+            count_targets(i, targets);
             if (g.dropout > 0)
                 g.memory.upload(g.acts.dropout_key, dropout_key(dropout_seed, step, i, process).data(), 2);
         }

@@ -9,7 +9,8 @@
 template <class Real>
 struct GradientExchange;
 
-// Fills inputs and targets, B*T tokens each.
+// Fills inputs and targets, B*T tokens each. A target may be ignored_target: the step's loss and gradients
+// are means over those that count, in all micro-steps and processes together.
 using NextBatch = std::function<void(int* inputs, int* targets)>;
 
 // Runs training steps. On a launchpad, the commands of a step are recorded at first use and replayed. The
@@ -57,6 +58,8 @@ struct StepRunner {
     std::function<void()> before_part = nullptr;
     // Two slots, for the stats of consecutive steps
     StepStats* readback = g.memory.template allocate<StepStats>(2, "readback", Placement::host);
+    int64_t counted = 0;    // targets of this step that count
+    float sent_weight = 1;  // what g.token_weight holds
 
    private:
     void run_phase(Phase& phase, const std::function<void()>& commands);
@@ -69,5 +72,6 @@ struct StepRunner {
     void run_micro_step(int i);
     void update();
     void reduce_and_update(int step);
+    void count_targets(int micro_step, const std::vector<int>& targets);
     void set_scale(float scale);
 };

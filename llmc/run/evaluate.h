@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "llmc/base/ignored_target.h"
 #include "llmc/data/dataloader.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/distributed/communicator.h"
@@ -36,14 +37,14 @@ void for_each_loss(GPT2<Real>& g, int B, int T, const Next& next, const Add& add
         batch_losses(g, B, T, inputs, targets, losses);
         for (int row = 0; row < B; row++)
             for (size_t i = size_t(row) * T; i < size_t(row) * T + counts[row]; i++)
-                add(targets[i], losses[i]);
+                if (targets[i] != ignored_target) add(targets[i], losses[i]);
     }
 }
 
 // The mean loss over the tokens of the first max_batches (-1: all) batches of (B,T) from each of the job's
-// processes, which share the work; the loader draws the batches of all. Every token counts once, even though
-// the last batch of an epoch is filled up with the first tokens. None if goes_on, which is called after each
-// batch and returns the same in all processes, has returned false.
+// processes, which share the work; the loader draws the batches of all. Every target that is not ignored
+// counts once, even though the last batch of an epoch is filled up with the first tokens. None if goes_on,
+// which is called after each batch and returns the same in all processes, has returned false.
 template <class Real>
 std::optional<float> validation_loss(GPT2<Real>& g, DataLoader& loader, int B, int T, int max_batches,
                                      Communicator& job,

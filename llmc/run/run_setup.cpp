@@ -8,6 +8,7 @@
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/ignored_target.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/toml.h"
 #include "llmc/data/saved_shards.h"
@@ -196,10 +197,11 @@ double bits_per_nat(const Options& o, RunInputs& inputs) {
     for (uint64_t left = std::min(val.num_batches(), uint64_t(o.val_batches)); left > 0; left--) {  // -1: all
         const int fresh = val.next_batch(batch.data(), targets.data());
         for (int i = 0; i < fresh; i++) {
+            if (targets[i] == ignored_target) continue;
+            tokens++;
             if (targets[i] >= tokenizer.vocab_size()) return NAN;  // another tokenizer made them
             if (targets[i] != tokenizer.end_of_text) bytes += tokenizer.decode(targets[i]).size();
         }
-        tokens += uint64_t(fresh);
     }
     return bytes ? double(tokens) / double(bytes) / std::log(2) : NAN;
 }

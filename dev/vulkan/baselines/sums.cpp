@@ -60,6 +60,7 @@ static void global_norm1(LaunchPad& pad, const GlobalNorm<Real>& p, int block_si
     const GlobalNormFinishArgs args = {.norm_and_scale = pad.at(p.norm_and_scale, 2),
                                        .partials = pad.at(scratch, all_chunks),
                                        .loss = pad.at(p.loss, 1),
+                                       .weight = pad.at(p.weight, 1),
                                        .n = int(all_chunks),
                                        .max_norm = p.max_norm,
                                        .unscale = p.unscale};
