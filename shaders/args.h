@@ -67,6 +67,9 @@ struct PeakFmaArgs {
     int iterations;
 };
 
+// rstd = 1 / sqrt(variance + this)
+const float LAYERNORM_EPSILON = 1e-5f;
+
 struct LayernormForwardArgs {
     Reals outp;          // (num_rows, C)
     Floats mean, rstd;   // (num_rows)

@@ -45,7 +45,7 @@ void normalize(uint slot, uint which) {
         const vec4 d = load_stream(row, i) - mean;
         squares += pack_sum(d * d);
     }
-    const float rstd = 1.0 / sqrt(subgroupAdd(squares) / C + 1e-5);
+    const float rstd = 1.0 / sqrt(subgroupAdd(squares) / C + LAYERNORM_EPSILON);
     if (slot >= TEXTS) return;
     for (uint i = gl_SubgroupInvocationID; i < ROW_PACKS; i += gl_SubgroupSize) {
         const mat2x4 gain = load_wide(args.gain, i), shift = load_wide(args.shift, i);

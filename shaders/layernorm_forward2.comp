@@ -30,7 +30,7 @@ void main() {
         const float d = normalized(inp, sums, c) - mean;
         squares += d * d;
     }
-    const float rstd = 1.0 / sqrt(block_sum(squares) / C + 1e-5);
+    const float rstd = 1.0 / sqrt(block_sum(squares) / C + LAYERNORM_EPSILON);
     for (uint c = first; c < C; c += BLOCK)
         store(outp, c,
               (normalized(inp, sums, c) - mean) * rstd * load(args.weight, c) + load(args.bias, c));

@@ -40,7 +40,7 @@ void main() {
         const mat2x4 d = x[k] - mean;
         if (first + k * gl_SubgroupSize < packs) squares += wide_sum(matrixCompMult(d, d));
     }
-    const float rstd = 1.0 / sqrt(subgroupAdd(squares) / args.C + 1e-5);
+    const float rstd = 1.0 / sqrt(subgroupAdd(squares) / args.C + LAYERNORM_EPSILON);
     [[unroll]] for (uint k = 0; k < PACKS; k++) {
         const uint i = first + k * gl_SubgroupSize;
         if (!stores || i >= packs) continue;

@@ -122,7 +122,7 @@ TEST(ModelConfig, WeightDecayOnMatricesOnly) {
     ModelConfig config = {64, 300, 384, 2, 3, 48};
     size_t decayed = 0;
     for (int i = 0; i < NUM_PARAMETER_TENSORS; i++)
-        decayed += parameter_info[i].weight_decay * parameter_size(config, i);
+        decayed += parameter_info[i].is_matrix() * parameter_size(config, i);
     EXPECT_EQ(decayed, size_t(384 * 48 + 64 * 48 + 2 * 12 * 48 * 48));
     EXPECT_STREQ(parameter_info[FCPROJB].name, "fcprojb");
     EXPECT_EQ(parameter_size(config, LNFW), 48u);

@@ -5,6 +5,7 @@
 #include "llmc/base/error.h"
 #include "llmc/files/model_tensors.h"
 #include "llmc/text/tokenizer_roles.h"
+#include "shaders/args.h"
 
 // --- the format ---
 
@@ -113,7 +114,7 @@ static void add_model(Metadata& metadata, const GgufModel& model, StoredType typ
     metadata.add_uint("gpt2.block_count", config.num_layers);
     metadata.add_uint("gpt2.feed_forward_length", 4 * config.channels);
     metadata.add_uint("gpt2.attention.head_count", config.num_heads);
-    metadata.add_float("gpt2.attention.layer_norm_epsilon", 1e-5f);
+    metadata.add_float("gpt2.attention.layer_norm_epsilon", LAYERNORM_EPSILON);
 }
 
 // llama.cpp finds added tokens in a text, too, but has no fields for what a tokenizer does with spaces.

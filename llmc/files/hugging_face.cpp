@@ -14,6 +14,8 @@
 
 using nlohmann::json;
 
+static const double json_epsilon = 1e-5;  // LAYERNORM_EPSILON as JSON has it, which is no float's value
+
 // Hugging Face's name of each parameter tensor, in the order of ParameterTensor.
 static const char* const tensor_names[NUM_PARAMETER_TENSORS] = {
     "wte.weight",         "wpe.weight",       "ln_1.weight",        "ln_1.bias",
@@ -58,7 +60,7 @@ static void check_activation(const json& fields, const std::string& path) {
 // Checks config.json and returns the number of heads.
 static int read_config(const std::string& path, const ModelConfig& config) {
     const json fields = read_json_object(path, 1 << 20);
-    const JsonMembers supported = {{"model_type", "gpt2"},        {"layer_norm_epsilon", 1e-5},
+    const JsonMembers supported = {{"model_type", "gpt2"},        {"layer_norm_epsilon", json_epsilon},
                                    {"scale_attn_weights", true},  {"scale_attn_by_inverse_layer_idx", false},
                                    {"tie_word_embeddings", true}, {"add_cross_attention", false}};
     for (const auto& [key, wanted] : supported)
@@ -201,7 +203,7 @@ static std::string config_json(const ModelConfig& config, StoredType type, int e
                                 {"bos_token_id", end_of_text},
                                 {"eos_token_id", end_of_text},
                                 {"initializer_range", 0.02},
-                                {"layer_norm_epsilon", 1e-5},
+                                {"layer_norm_epsilon", json_epsilon},
                                 {"n_ctx", config.max_seq_len},
                                 {"n_positions", config.max_seq_len},
                                 {"n_embd", config.channels},

@@ -3,11 +3,10 @@
 #include <algorithm>
 
 static std::vector<uint64_t> shape_of(const ModelConfig& config, int tensor) {
-    const uint64_t elements = parameter_layer_size(config, tensor), C = config.channels;
-    if (tensor == WTE) return {uint64_t(config.vocab_size), C};
-    if (!parameter_info[tensor].weight_decay) return {elements};  // no matrix
-    const uint64_t columns = tensor == FCPROJW ? 4 * C : C;
-    return {elements / columns, columns};
+    const ParameterInfo& info = parameter_info[tensor];
+    const uint64_t rows = tensor == WTE ? config.vocab_size : info.rows.in(config);
+    if (!info.is_matrix()) return {info.columns.in(config)};
+    return {rows, info.columns.in(config)};
 }
 
 std::vector<ModelTensor> list_tensors(const ModelConfig& config, const char* const* names,

@@ -72,7 +72,7 @@ static std::vector<float> inputs_of(const DecodeLinear<Real>& p) {
         const float mean = sum / float(C);
 #pragma omp simd reduction(+ : squares)
         for (size_t c = 0; c < C; c++) squares += (row[c] - mean) * (row[c] - mean);
-        const float rstd = 1 / std::sqrt(squares / float(C) + 1e-5f);
+        const float rstd = 1 / std::sqrt(squares / float(C) + LAYERNORM_EPSILON);
         for (size_t c = 0; c < C; c++) row[c] = (row[c] - mean) * rstd * float(p.gain[c]) + float(p.shift[c]);
     }
     return x;

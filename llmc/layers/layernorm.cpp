@@ -20,7 +20,7 @@ static SIMD_INLINE void normalize_row(Real* y, float* mean, float* rstd, const R
     const float m = sum / C;
 #pragma omp simd reduction(+ : squares)
     for (int c = 0; c < C; c++) squares += (float(x[c]) - m) * (float(x[c]) - m);
-    const float s = 1.0f / std::sqrt(squares / C + 1e-5f);
+    const float s = 1.0f / std::sqrt(squares / C + LAYERNORM_EPSILON);
 #pragma omp simd
     for (int c = 0; c < C; c++)
         y[c] = round_to<Real>((float(x[c]) - m) * s * float(weight[c]) + float(bias[c]));

@@ -1,4 +1,4 @@
-// LayerNorm over the last dimension (Ba et al. 2016), as PyTorch's nn.LayerNorm with eps = 1e-5:
+// LayerNorm over the last dimension (Ba et al. 2016), as PyTorch's nn.LayerNorm with eps = LAYERNORM_EPSILON:
 //     out = (inp - mean) * rstd * weight + bias,   rstd = 1 / sqrt(variance + eps), variance with divisor C.
 #pragma once
 #include "llmc/launchpad/kernel_version.h"

@@ -159,7 +159,6 @@ struct GradientExchange {
     void add_weight_stores(Copies& copies, const std::vector<TensorRange>& ranges) const;
     void add_weight_gathers(Copies& copies, const std::vector<TensorRange>& ranges) const;
     void add_gradient_gathers(Copies& copies, const std::vector<TensorRange>& ranges) const;
-    void add_sum_stores(Copies& copies, const std::vector<TensorRange>& ranges) const;
     std::vector<GatheredShard> gathered_shards(const std::vector<TensorRange>& ranges) const;
     void sum_gathered(const std::vector<TensorRange>& ranges);
     void add_gradient_copies(Copies& copies, const std::vector<TensorRange>& ranges) const;

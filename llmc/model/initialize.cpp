@@ -33,7 +33,7 @@ void initialize_parameters(const ModelConfig& config, uint64_t seed, const Write
         }
     }
     for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++) {
-        if (parameter_info[tensor].weight_decay) continue;  // the tensors drawn above are the ones that decay
+        if (parameter_info[tensor].is_matrix()) continue;  // the tensors drawn above are the ones that decay
         bool is_scale = tensor == LN1W || tensor == LN2W || tensor == LNFW;
         write_constant(write, tensor, 0, parameter_size(config, tensor), is_scale ? 1.0f : 0.0f);
     }

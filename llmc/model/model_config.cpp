@@ -11,12 +11,32 @@
 
 #include "llmc/base/error.h"
 
+static constexpr Dimension one, channels = {1, &ModelConfig::channels};
+static constexpr Dimension channels3 = {3, channels.of}, channels4 = {4, channels.of};
+static constexpr Dimension positions = {1, &ModelConfig::max_seq_len};
+static constexpr Dimension vocabulary = {1, &ModelConfig::padded_vocab_size};
+
+// (clang-format would break the columns.)
+// clang-format off
 const ParameterInfo parameter_info[NUM_PARAMETER_TENSORS] = {
-    {"wte", false, true},    {"wpe", false, true},     {"ln1w", true, false},    {"ln1b", true, false},
-    {"qkvw", true, true},    {"qkvb", true, false},    {"attprojw", true, true}, {"attprojb", true, false},
-    {"ln2w", true, false},   {"ln2b", true, false},    {"fcw", true, true},      {"fcb", true, false},
-    {"fcprojw", true, true}, {"fcprojb", true, false}, {"lnfw", false, false},   {"lnfb", false, false},
+    {"wte",      false, vocabulary, channels},
+    {"wpe",      false, positions,  channels},
+    {"ln1w",     true,  one,        channels},
+    {"ln1b",     true,  one,        channels},
+    {"qkvw",     true,  channels3,  channels},
+    {"qkvb",     true,  one,        channels3},
+    {"attprojw", true,  channels,   channels},
+    {"attprojb", true,  one,        channels},
+    {"ln2w",     true,  one,        channels},
+    {"ln2b",     true,  one,        channels},
+    {"fcw",      true,  channels4,  channels},
+    {"fcb",      true,  one,        channels4},
+    {"fcprojw",  true,  channels,   channels4},
+    {"fcprojb",  true,  one,        channels},
+    {"lnfw",     false, one,        channels},
+    {"lnfb",     false, one,        channels},
 };
+// clang-format on
 
 struct NamedShape {
     const char* name;
@@ -143,26 +163,7 @@ void validate(const ModelConfig& config, const std::string& where) {
 }
 
 size_t parameter_layer_size(const ModelConfig& config, int tensor) {
-    size_t C = config.channels;
-    switch (tensor) {
-        case WTE:
-            return config.padded_vocab_size * C;
-        case WPE:
-            return config.max_seq_len * C;
-        case QKVW:
-            return 3 * C * C;
-        case QKVB:
-            return 3 * C;
-        case ATTPROJW:
-            return C * C;
-        case FCW:
-        case FCPROJW:
-            return 4 * C * C;
-        case FCB:
-            return 4 * C;
-        default:
-            return C;
-    }
+    return parameter_info[tensor].rows.in(config)*parameter_info[tensor].columns.in(config);
 }
 
 size_t parameter_size(const ModelConfig& config, int tensor) {

@@ -16,30 +16,39 @@ struct ModelConfig {
     bool operator==(const ModelConfig&) const = default;
 };
 
+// A dimension of a tensor: a multiple of one of the sizes above, or 1.
+struct Dimension {
+    int factor = 1;
+    int ModelConfig::*of = nullptr;
+    size_t in(const ModelConfig& config) const { return size_t(factor) * size_t(of ? config.*of : 1); }
+};
+
+// Their shapes are in parameter_info.
 enum ParameterTensor {
-    WTE,       // (Vp, C)  token embedding, also the weights of the language-model head
-    WPE,       // (maxT, C)
-    LN1W,      // (L, C)
-    LN1B,      // (L, C)
-    QKVW,      // (L, 3C, C)  linear weights are (out, in)
-    QKVB,      // (L, 3C)
-    ATTPROJW,  // (L, C, C)
-    ATTPROJB,  // (L, C)
-    LN2W,      // (L, C)
-    LN2B,      // (L, C)
-    FCW,       // (L, 4C, C)
-    FCB,       // (L, 4C)
-    FCPROJW,   // (L, C, 4C)
-    FCPROJB,   // (L, C)
-    LNFW,      // (C)
-    LNFB,      // (C)
+    WTE,  // token embedding, also the weights of the language-model head
+    WPE,
+    LN1W,
+    LN1B,
+    QKVW,
+    QKVB,
+    ATTPROJW,
+    ATTPROJB,
+    LN2W,
+    LN2B,
+    FCW,
+    FCB,
+    FCPROJW,
+    FCPROJB,
+    LNFW,
+    LNFB,
     NUM_PARAMETER_TENSORS
 };
 
 struct ParameterInfo {
-    const char* name;   // llm.c's short name
-    bool per_layer;     // the first dimension is L
-    bool weight_decay;  // embeddings and matrices decay, as in llm.c
+    const char* name;                           // llm.c's short name
+    bool per_layer;                             // the first dimension is L, before these
+    Dimension rows, columns;                       // linear weights are (out, in); a vector has one row
+    bool is_matrix() const { return rows.of; }  // embeddings and matrices decay, as in llm.c
 };
 extern const ParameterInfo parameter_info[NUM_PARAMETER_TENSORS];
 

@@ -45,7 +45,7 @@ void Optimizer<Real>::update_elements(LaunchPad* pad, const ParameterTensors<Rea
                                       const Shard& shard) const {
     const auto& [tensor, first, count, owner] = shard;
     const size_t at = index_in_owned(tensor, first);
-    const bool decays = options.decay_all || parameter_info[tensor].weight_decay;
+    const bool decays = options.decay_all || parameter_info[tensor].is_matrix();
     adamw_update<Real>(pad, {.params = tensors.params[tensor] + first,
                              .master = master[tensor] ? master[tensor] + at : nullptr,
                              .m = m[tensor] + at,
@@ -63,10 +63,8 @@ struct MatrixShape {
     int rows, columns;
 };
 static MatrixShape matrix_shape(const ModelConfig& c, int tensor) {
-    const int C = c.channels;
-    return tensor == FCW       ? MatrixShape{4 * C, C}
-           : tensor == FCPROJW ? MatrixShape{C, 4 * C}
-                               : MatrixShape{C, C};
+    const ParameterInfo& info = parameter_info[tensor];
+    return {tensor == QKVW ? c.channels : int(info.rows.in(c)), int(info.columns.in(c))};
 }
 
 // Whole layers; the matrices of a shape go together.

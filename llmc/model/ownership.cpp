@@ -49,7 +49,7 @@ std::optional<OptimizerKind> optimizer_of_state(int state_version) {
 }
 
 bool is_linear_weight(int tensor) {
-    return tensor == QKVW || tensor == ATTPROJW || tensor == FCW || tensor == FCPROJW;
+    return parameter_info[tensor].per_layer && parameter_info[tensor].is_matrix();
 }
 
 bool has_moment(OptimizerKind kind, Moment moment, int tensor) {

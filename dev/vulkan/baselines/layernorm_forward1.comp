@@ -26,7 +26,7 @@ void main() {
         const float d = normalized(inp, sums, c) - mean;
         squares += d * d;
     }
-    const float rstd = 1.0 / sqrt(squares / C + 1e-5);
+    const float rstd = 1.0 / sqrt(squares / C + LAYERNORM_EPSILON);
     for (uint c = 0; c < C; c++)
         store(outp, c,
               (normalized(inp, sums, c) - mean) * rstd * load(args.weight, c) + load(args.bias, c));
