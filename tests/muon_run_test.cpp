@@ -1,4 +1,4 @@
-// Runs with --optimizer muon: what they save, how they resume, and several processes.
+// Runs with --optimizer muon: what they save, and several processes. How they resume: train_resume_test.cpp.
 #include "tests/distributed_run.h"
 
 static const std::vector<std::string> muon = {"--optimizer", "muon", "-l",  "0.003", "-q",
@@ -15,25 +15,6 @@ struct MuonRun : Distributed {
     void SetUp() override {}
 };
 struct MuonJob : Distributed {};
-
-// In every precision, with and without master weights.
-TEST_F(MuonRun, ResumesWithTheSameFiles) {
-    for (const char* precision : {"fp32", "bf16", "fp16"})
-        for (const char* master : {"1", "0"}) {
-            SCOPED_TRACE(std::string(precision) + ", master weights " + master);
-            const std::vector<std::string> options = {"--precision", precision, "-w", master};
-            const std::string whole = folder(std::string("whole") + precision + master);
-            const std::string parts = folder(std::string("parts") + precision + master);
-            ASSERT_EQ(train_here(*this, whole, with(options, {"-x", "20"})).status, 0);
-            ASSERT_EQ(train_here(*this, parts, with(options, {"-x", "20", "-n", "5", "-q", "1"})).status, 0);
-            for (const int step : {15, 20}) std::filesystem::remove(done_path(parts, step));
-            for (const int step : {15, 20}) delete_checkpoint(parts, step);
-            const ProgramResult resumed = train_here(*this, parts, with(options, {"-x", "20", "-y", "1"}));
-            ASSERT_EQ(resumed.status, 0) << resumed.err;
-            EXPECT_EQ(read_whole_file(model_path(parts, 20)), read_whole_file(model_path(whole, 20)));
-            EXPECT_EQ(read_whole_file(optimizer_path(parts, 20)), read_whole_file(optimizer_path(whole, 20)));
-        }
-}
 
 TEST_F(MuonRun, AnotherOptimizerIsRefused) {
     const std::string run = folder("run");
