@@ -207,16 +207,23 @@ struct CheckpointNotRead : Error {
     using Error::Error;
 };
 
+// Calls action(). Its errors are CheckpointNotRead if it reads a checkpoint that nobody has verified.
+template <class Action>
+static void read_checkpoint(bool is_unverified, const Action& action) {
+    try {
+        action();
+    } catch (const Error& error) {
+        if (is_unverified) throw CheckpointNotRead(error.what());
+        throw;
+    }
+}
+
 template <class Real>
 static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify) {
     RunFolder folder;
     RunInputs inputs;
-    try {
-        inputs = open_inputs(o, folder, job, verify);
-    } catch (const Error& error) {
-        if (o.resume && verify == Verify::when_read) throw CheckpointNotRead(error.what());
-        throw;
-    }
+    read_checkpoint(o.resume && verify == Verify::when_read,
+                    [&] { inputs = open_inputs(o, folder, job, verify); });
     const OptimizerShare share = share_of_process(o, job);
     const MemoryCheck memory = memory_check<Real>(o, inputs.config, pad, job);
     if (o.may_choose_batch()) {
@@ -230,12 +237,8 @@ static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify) {
     g.dropout = o.dropout;
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
     Optimizer<Real> optimizer(inputs.config, g.memory, optimizer_options(o), share);
-    try {
-        job.agree([&] { load(o, inputs, g, optimizer, job); });
-    } catch (const Error& error) {
-        if (inputs.start.resumed && verify == Verify::when_read) throw CheckpointNotRead(error.what());
-        throw;
-    }
+    read_checkpoint(inputs.start.resumed && verify == Verify::when_read,
+                    [&] { job.agree([&] { load(o, inputs, g, optimizer, job); }); });
     if (!o.plans_only()) return run(o, inputs, g, optimizer, peak, job);
     print_estimate(o, g, optimizer, inputs, peak);
     return 0;

@@ -19,6 +19,9 @@ struct ModelSource {
     bool has_unusable_tokenizer = false;        // a file beside it holds one that this program cannot read
     int positions = 0;                          // trained so far, as its run says; 0: all of the model's
     DocumentSplit split = DocumentSplit::none;  // of its run's text, if it had --text
+
+    // Otherwise a new model has as many positions as -t asks for.
+    bool names_positions() const { return is_file || path.find("max_seq_len=") != path.npos; }
 };
 
 // Finds the model's file. Of a run's folder, this is the checkpoint with the lowest validation loss, or the

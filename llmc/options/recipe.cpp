@@ -50,8 +50,7 @@ static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const La
         const ModelConfig config = read_shape(model);
         in.vocab_size = config.vocab_size;
         in.layers = config.num_layers, in.heads = config.num_heads, in.channels = config.channels;
-        const bool names_positions = model.is_file || o.model.find("max_seq_len=") != std::string::npos;
-        if (names_positions) in.most_sequence = trained_positions(model, config);
+        if (model.names_positions()) in.most_sequence = trained_positions(model, config);
     }
     if (!finetunes(o)) in.vocab_size = vocab_size_of(o);
     // make train on a CPU is the same everywhere: the first plot that a new user sees is README's

@@ -28,11 +28,6 @@ static std::vector<std::string> data_of(const Options& o) {
 
 // --- the model ---
 
-// Whether a new model has as many positions as -t asks for.
-static bool has_free_positions(const ModelSource& model) {
-    return !model.is_file && model.path.find("max_seq_len=") == std::string::npos;
-}
-
 // The shape of a model of -e. A new model takes its vocabulary from --tokenizer, or else from the tokenizer
 // that made the data, and its positions from -t, unless -e names a size.
 static ModelConfig new_config(const Options& o, const ModelSource& model,
@@ -44,7 +39,7 @@ static ModelConfig new_config(const Options& o, const ModelSource& model,
         set_vocab_size(config, trained ? trained->vocab_size : open_tokenizer(o.tokenizer).vocab_size());
     else if (!names_vocab && data)
         set_vocab_size(config, data->vocab_size);
-    if (has_free_positions(model)) config.max_seq_len = o.sequence;
+    if (!model.names_positions()) config.max_seq_len = o.sequence;
     validate(config, o.model);
     return config;
 }
@@ -59,7 +54,7 @@ static ModelConfig resumed_config(const Options& o, int step, const std::optiona
     const ModelSource model = {
         .name = o.model, .path = o.model, .is_file = is_model_file(o.model), .tokenizer = {}};
     ModelConfig asked = new_config(o, model, data);
-    if (has_free_positions(model)) asked.max_seq_len = config.max_seq_len;
+    if (!model.names_positions()) asked.max_seq_len = config.max_seq_len;
     if (asked.max_seq_len != config.max_seq_len || asked.num_layers != config.num_layers ||
         asked.num_heads != config.num_heads || asked.channels != config.channels)
         fail(
