@@ -227,11 +227,12 @@ TEST(FaultKinds, AnEarlierRunMovesWhereFoldersCannotBeRenamed) {
     EXPECT_EQ(names_in(folder + "/earlier_2/tensorboard").size(), 2u);
 }
 
-// A file system that numbers a file anew at each look: every output is written, inputs and files of others
-// stay. The same on one without case, where another spelling is the same file.
+// A file system that numbers a file anew at each look, or once for each spelling: every output is written,
+// inputs and files of others stay. The same on one without case, where another spelling is the same file.
 TEST(FaultKinds, IdentityIsNeitherNameNorNumberAlone) {
     for (const Words& system : {Words{"FILE_FAULT_INODES=1"}, Words{"FILE_FAULT_CASE=1"},
-                                Words{"FILE_FAULT_CASE=1", "FILE_FAULT_INODES=1"}}) {
+                                Words{"FILE_FAULT_CASE=1", "FILE_FAULT_INODES=1"},
+                                Words{"FILE_FAULT_CASE=1", "FILE_FAULT_INODES=spelling"}}) {
         SCOPED_TRACE(system.back() + std::to_string(system.size()));
         const bool has_case = system.size() == 1 && system[0] == "FILE_FAULT_INODES=1";
         TemporaryFolder folder;

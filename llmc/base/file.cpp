@@ -241,8 +241,8 @@ std::string temporary_of(const std::string& path) { return path + std::string(te
 
 enum class Identity { same, different, unknown };
 
-// Compares two files by the numbers that the system gives them. Some file systems (FUSE, FAT) number a file
-// anew at each look; a device of Windows has no number.
+// Compares two files by the numbers that the system gives them, unless it numbers files anew at each look; a
+// device of Windows has no number.
 template <class LookAtA, class LookAtB>
 static Identity identity_of(LookAtA look_at_a, LookAtB look_at_b) {
     const std::optional<FileStatus> a = look_at_a(), b = look_at_b();
@@ -283,9 +283,17 @@ static bool is_same_name(const std::string& a, const std::string& b) {
     return !x.empty();
 }
 
+// Some file systems (FUSE, FAT) number a file anew at each look, or once for each spelling of its name: their
+// numbers tell nothing of files that otherwise look alike.
 bool is_same_file(const std::string& a, const std::string& b) {
-    const Identity identity = identity_of([&] { return status_at(a); }, [&] { return status_at(b); });
-    return identity == Identity::same || (identity == Identity::unknown && is_same_name(a, b));
+    const std::optional<FileStatus> x = status_at(a), y = status_at(b);
+    if (!x || !y || x->kind != y->kind) return false;
+    if (x->has_identity() && y->has_identity() && x->is_same_file(*y)) return true;
+    const auto folded = [](const std::string& path) {
+        return fold_case(std::filesystem::path(path).filename().generic_string());
+    };
+    const bool look_alike = x->size == y->size && x->written == y->written;
+    return (look_alike || folded(a) == folded(b)) && is_same_name(a, b);
 }
 
 bool has_separator(const std::string& path) { return path.find_first_of(separators) != std::string::npos; }
