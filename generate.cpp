@@ -15,6 +15,7 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/os.h"
 #include "llmc/generate/text_generator.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/options/command_line.h"
@@ -186,7 +187,8 @@ void Generator<Real>::continue_prompt(const std::string& prompt, const std::stri
 // Continues each line that is typed. Control-C ends a continuation, and at the prompt the program.
 template <class Real>
 static void converse(Generator<Real>& generator) {
-    fprintf(stderr, "each line is a prompt; Control-C ends its continuation, Control-D the program\n");
+    fprintf(stderr, "each line is a prompt; Control-C ends its continuation, %s the program\n",
+            end_of_input_key);
     while (const std::optional<std::string> line = read_typed_line("> ")) {
         if (line->empty()) continue;
         interrupted = 0;

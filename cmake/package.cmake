@@ -5,7 +5,11 @@ include(CMakePackageConfigHelpers)
 if(WIN32)  # one folder, which its README describes
   set(CMAKE_INSTALL_BINDIR .)
   install(FILES cmake/windows/README.txt DESTINATION . COMPONENT programs)
+  install(FILES cmake/windows/NOTICES.txt DESTINATION . COMPONENT programs)
   install(FILES LICENSE DESTINATION . COMPONENT programs RENAME LICENSE.txt)
+  install(FILES LICENSE README.md SPEED.md CHANGELOG.md CONTRIBUTING.md DESTINATION docs COMPONENT programs)
+  install(DIRECTORY docs DESTINATION docs COMPONENT programs)
+  install(FILES tests/llmc_defects.md DESTINATION docs/tests COMPONENT programs)  # README.md refers to it
 else()
   install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 endif()

@@ -77,7 +77,7 @@ TEST(Checkpoint, ModelBytes) {
     EXPECT_EQ(at<float>(bytes, 1024), value_at(0, WTE, 0));
     EXPECT_EQ(at<float>(bytes, 1024 + 4 * 16 * 4), value_at(0, WPE, 0));
     EXPECT_EQ(at<float>(bytes, bytes.size() - 4), value_at(0, LNFB, 3));
-    EXPECT_FALSE(std::filesystem::exists(folder / "m.bin.tmp"));
+    EXPECT_FALSE(std::filesystem::exists(temporary_of(folder / "m.bin")));
     expect_model(folder / "m.bin");
 }
 
@@ -536,7 +536,7 @@ TEST(Checkpoint, FailedWriteLeavesNoDoneAndNoDebris) {
     EXPECT_THROW(write_checkpoint(folder.path, {small, state, broken, read_small_moment, false, "{}"}),
                  Error);
     EXPECT_EQ(find_latest_checkpoint(folder.path).step, -1);
-    EXPECT_FALSE(std::filesystem::exists(model_path(folder.path, state.step) + ".tmp"));
+    EXPECT_FALSE(std::filesystem::exists(temporary_of(model_path(folder.path, state.step))));
     expect_model(model_path(folder.path, state.step));  // the old file is intact
     write_whole_file(folder / "file", {"x"});
     EXPECT_THROW(

@@ -174,7 +174,7 @@ TEST(FaultKinds, ErrorsThatArriveAtCloseCount) {
             run_faulty(corpus, {setting}, {BINARY_DIR "/make_corpus", "--stories", "3", "--out", corpus});
         EXPECT_EQ(result.status, 1) << result.out;
         EXPECT_NE(result.err.find("corpus.txt: " + reason), std::string::npos) << result.err;
-        EXPECT_FALSE(fs::exists(corpus) || fs::exists(corpus + ".tmp"));
+        EXPECT_FALSE(fs::exists(corpus) || fs::exists(temporary_of(corpus)));
     }
 }
 
@@ -227,11 +227,12 @@ TEST(FaultKinds, AnEarlierRunMovesWhereFoldersCannotBeRenamed) {
     EXPECT_EQ(names_in(folder + "/earlier_2/tensorboard").size(), 2u);
 }
 
-// A file system that numbers a file anew at each look: every output is written, inputs and files of others
-// stay. The same on one without case, where another spelling is the same file.
+// A file system that numbers a file anew at each look, or once for each spelling: every output is written,
+// inputs and files of others stay. The same on one without case, where another spelling is the same file.
 TEST(FaultKinds, IdentityIsNeitherNameNorNumberAlone) {
     for (const Words& system : {Words{"FILE_FAULT_INODES=1"}, Words{"FILE_FAULT_CASE=1"},
-                                Words{"FILE_FAULT_CASE=1", "FILE_FAULT_INODES=1"}}) {
+                                Words{"FILE_FAULT_CASE=1", "FILE_FAULT_INODES=1"},
+                                Words{"FILE_FAULT_CASE=1", "FILE_FAULT_INODES=spelling"}}) {
         SCOPED_TRACE(system.back() + std::to_string(system.size()));
         const bool has_case = system.size() == 1 && system[0] == "FILE_FAULT_INODES=1";
         TemporaryFolder folder;
@@ -327,18 +328,118 @@ TEST(FaultKinds, ABrokenPipeLeavesNoTemporaryFile) {
         run_program({"bash", "-c", BINARY_DIR "/" + command + " | true"});
         for (const auto& entry : fs::recursive_directory_iterator(folder.path)) {
             const std::string name = entry.path().filename().string();
-            EXPECT_FALSE(name.ends_with(".tmp") || name.ends_with(".new")) << command << name;
+            EXPECT_FALSE(name.find(".vulkan-gpt2.") != name.npos) << command << name;
         }
     }
 }
 
-// The lock of outputs is no output: a folder, or another kind of file, may have their common name.
-TEST(FaultKinds, ALockHasANameOfItsOwn) {
-    TemporaryFolder folder;
-    fs::create_directories(folder / "wiki");
-    write_text(folder / "wiki/a.txt", 50);
-    const ProgramResult result =
-        run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "wiki", folder / "wiki"});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(names_in(folder.path), (Words{"wiki", "wiki.json", "wiki_train.bin"}));
+// Locks and temporary files have names of their own: folders and files may stand where other programs would
+// put theirs.
+TEST(FaultKinds, HelperFilesHaveNamesOfTheirOwn) {
+    const Journeys data;
+    const std::string shape = "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257";
+    const std::string wiki = data / "wiki", corpus = data / "corpus.txt", gguf = data / "m.gguf",
+                      run_folder = data / "new";
+    const std::vector<std::pair<Words, Words>> writers = {
+        {{wiki, wiki + ".json", wiki + "_train.bin", wiki + "_train_000000.bin", wiki + ".tokenizer"},
+         {BINARY_DIR "/prepare_data", "--out", data.path, "--name", "wiki", wiki}},
+        {{corpus}, {BINARY_DIR "/make_corpus", "--stories", "3", "--out", corpus}},
+        {{gguf}, {program, "-e", shape, "--tokenizer", "bytes", "--export", "gguf", gguf}},
+        {{run_folder, run_folder + "/main.log", model_path(run_folder, 1), run_folder + "/DONE_00000001"},
+         with({program, "-i", data.train, "-e", tiny, "-o", run_folder},
+              words_of("-x 1 -b 3 -t 17 -s 0 -v 0 --device cpu"))}};
+    fs::create_directories(wiki);
+    write_text(wiki + "/a.txt", 50);
+    for (const bool are_folders : {true, false})
+        for (const auto& [outputs, command] : writers) {
+            SCOPED_TRACE(command[0] + (are_folders ? " folders" : " files"));
+            Words others;
+            for (const std::string& output : outputs)
+                for (const char* suffix : {".tmp", ".new", ".lock", ".part", "~", ".bak"})
+                    others.push_back(output + suffix);
+            for (const std::string& other : others) {
+                fs::remove_all(other);
+                fs::create_directories(are_folders ? other : fs::path(other).parent_path().string());
+                if (!are_folders) write_whole_file(other, {"mine"});
+            }
+            const ProgramResult result = run_program(command);
+            EXPECT_EQ(result.status, 0) << result.err;
+            for (const std::string& other : others)
+                EXPECT_TRUE(are_folders ? fs::is_directory(other) : read_whole_file(other) == "mine")
+                    << other;
+        }
+    for (const auto& entry : fs::recursive_directory_iterator(data.path))
+        EXPECT_EQ(entry.path().string().find(".vulkan-gpt2."), std::string::npos) << entry.path();
+}
+
+// NAME.json lists shards, under whatever spelling they are read.
+TEST(FaultKinds, ShardsAreKnownUnderAnySpelling) {
+    const Journeys data;
+    const auto train = [&](const std::string& shard, const std::string& out) {
+        return run_faulty(data.path, {"FILE_FAULT_CASE=1"},
+                          with({program, "-i", data / shard, "-o", data / out},
+                               words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=257 -x 1 "
+                                        "-b 2 -t 16 -s 0 -v 0 --device cpu")));
+    };
+    ASSERT_EQ(run_program({BINARY_DIR "/prepare_data", "--out", data.path, "--name", "x", data.texts}).status,
+              0);
+    for (const char* name : {"x_train.bin", "X_train.bin", "x_TRAIN.bin", "X_TRAIN.BIN"}) {
+        const ProgramResult result = train(name, std::string("of_") + name);
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_EQ(result.err.find("warning"), std::string::npos) << result.err;  // its tokenizer is known
+    }
+    fs::copy_file(data.shards + "/a.bin", data / "x_train.bin", fs::copy_options::overwrite_existing);
+    for (const char* name : {"x_train.bin", "X_train.bin", "x_TRAIN.bin", "X_TRAIN.BIN"}) {
+        const ProgramResult result = train(name, "refused");
+        EXPECT_EQ(result.status, 1) << name;
+        EXPECT_NE(result.err.find("is not one of the shards that"), std::string::npos) << result.err;
+    }
+}
+
+// What a line says of a checkpoint is what the folder holds.
+TEST(FaultKinds, LinesSayWhatHappened) {
+    const Data data;
+    for (const bool keeps : {true, false})
+        for (const char* save : {"1", "3", "5"}) {
+            const std::string folder = data / format_string("run_%d_%s", keeps, save);
+            const ProgramResult result =
+                data.run(with({"-o", folder, "-n", save, keeps ? "--keep-best" : "--no-keep-best"},
+                              words_of("-x 5 -s 0 -v 2 -nk 1 --device cpu")));
+            ASSERT_EQ(result.status, 0) << result.err;
+            const size_t line = result.out.find("validation loss: best");
+            int step = -1;
+            ASSERT_NE(line, std::string::npos) << result.out;
+            ASSERT_EQ(sscanf(result.out.c_str() + result.out.find(" at step ", line), " at step %d", &step),
+                      1);
+            EXPECT_EQ(result.out.find(", saved", line) != std::string::npos,
+                      fs::exists(done_path(folder, step)))
+                << result.out;
+            const ProgramResult eval = run_program(
+                {BINARY_DIR "/eval", "-e", folder, "-i", data.val, "-b", "1", "-t", "16", "--device", "cpu"});
+            ASSERT_EQ(eval.status, 0) << eval.err;
+            const bool is_last = step == 5;
+            EXPECT_EQ((eval.out + eval.err).find("the last one, too") != std::string::npos, is_last)
+                << eval.out << eval.err;
+        }
+}
+
+// A run that is extended says how its learning rate jumps, and how to continue at the one of its end.
+TEST(FaultKinds, AnExtendedRunSaysItsRate) {
+    const Data data;
+    for (const char* schedule : {"cosine", "linear"}) {
+        const std::string folder = data / schedule;
+        ASSERT_EQ(data.run(with({"-o", folder, "-k", schedule},
+                                words_of("-x 4 -q 0.1 -l 0.01 -s 0 -v 0 --device cpu")))
+                      .status,
+                  0);
+        fs::copy(folder, folder + "2", fs::copy_options::recursive);
+        const ProgramResult jumps = run_program({program, "-y", "1", "-o", folder, "-x", "40"});
+        const size_t advice = jumps.out.find("-k constant -l ");
+        ASSERT_NE(advice, std::string::npos) << jumps.out;
+        const std::string words = jumps.out.substr(advice, jumps.out.find(" continues", advice) - advice);
+        const ProgramResult goes_on =
+            run_program(with({program, "-y", "1", "-o", folder + "2", "-x", "6"}, words_of(words)));
+        EXPECT_EQ(goes_on.status, 0) << goes_on.err;
+        EXPECT_EQ(goes_on.out.find("the learning rate follows"), std::string::npos) << goes_on.out;
+    }
 }

@@ -8,7 +8,7 @@
 //                         a folder; "short" writes half; "lost" makes close() fail and the file empty; "kill"
 //                         kills the program before the call. "N+" instead of N: this call and all later ones.
 //     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one
-//     FILE_FAULT_INODES=1 each look at a file gives it another number
+//     FILE_FAULT_INODES=1 each look at a file gives it another number; "spelling": each spelling of its name
 //     FILE_FAULT_FREE     the number of bytes that the file system of the folder says are free
 //     FILE_FAULT_LOG      a file to which each call is appended, as "CALL NAME"
 #include <dirent.h>
@@ -148,8 +148,10 @@ Outcome quiet_outcome_of(const char* call, const std::string& path) {
 // After a call that looked at a file.
 int looked_at(int result, const std::string& path, struct stat* status) {
     static const char* folder = getenv("FILE_FAULT_INODES") ? getenv("FILE_FAULT_FOLDER") : nullptr;
+    static const bool by_spelling = folder && getenv("FILE_FAULT_INODES") == std::string("spelling");
     static std::atomic<ino_t> looks = 0;
-    if (result == 0 && folder && path.starts_with(folder)) status->st_ino += ++looks << 32;
+    if (result == 0 && folder && path.starts_with(folder))
+        status->st_ino += (by_spelling ? std::hash<std::string>()(path) : ++looks) << 32;
     return result;
 }
 
@@ -237,10 +239,10 @@ int fstat(int descriptor, struct stat* status) {
 }
 int fstatat(int folder, const char* path, struct stat* status, int flags) {
     static const auto real = original<int (*)(int, const char*, struct stat*, int)>("fstatat");
-    const std::string full = folded(full_path(folder, path));
+    const std::string asked = full_path(folder, path), full = folded(asked);
     if (quiet_outcome_of("stat", full) == fails) return -1;
     const bool is_ours = getenv("FILE_FAULT_CASE");
-    return looked_at(real(folder, is_ours ? full.c_str() : path, status, flags), full, status);
+    return looked_at(real(folder, is_ours ? full.c_str() : path, status, flags), asked, status);
 }
 int stat(const char* path, struct stat* status) { return fstatat(AT_FDCWD, path, status, 0); }
 int lstat(const char* path, struct stat* status) {

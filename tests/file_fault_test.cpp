@@ -292,7 +292,7 @@ TEST(FileFault, CheckpointsAreFlushedInOrder) {
             checkpoints++;
         }
         if (call == "rename" && !name.starts_with("unfinished")) {
-            EXPECT_TRUE(flushed.count(name + ".tmp")) << name;
+            EXPECT_TRUE(flushed.count(temporary_of(name))) << name;
         }
         if (call == "rename") new_names.insert(name);
         if (call == "unlink" && name.ends_with(".bin")) {

@@ -43,11 +43,11 @@ TEST(FileErrors, HaveTheTrueReason) {
     TemporaryFolder folder;
     const std::string file = folder / "file";
     std::ofstream(file) << "text";
-    create_folders(folder / "open/a.tmp");
+    create_folders(temporary_of(folder / "open/a"));
     expect_reasons({
         {[&] { create_folders(file); }, "/file: Not a directory"},
         {[&] { create_folders(file + "/a"); }, "/file: Not a directory"},
-        {[&] { write_whole_file(folder / "open/a", {"text"}); }, "/a.tmp: Is a directory"},
+        {[&] { write_whole_file(folder / "open/a", {"text"}); }, "/a.vulkan-gpt2.tmp: Is a directory"},
         {[&] { names_in(file); }, "/file: Not a directory"},
         {[&] { sync_folder(file); }, "/file: Not a directory"},
         {[&] { HeldFolder().open(file); }, "/file: Not a directory"},
@@ -96,7 +96,7 @@ TEST(FileErrors, NameMissingRights) {
             {[&] { create_folders(closed + "/a/b/c"); }, "/a: Permission denied"},
             {[&] { create_folders("/proc/none"); },
              "/proc/none: No such file or directory"},  // as mkdir says
-            {[&] { write_whole_file(closed + "/a", {"text"}); }, "/a.tmp: Permission denied"},
+            {[&] { write_whole_file(closed + "/a", {"text"}); }, "/a.vulkan-gpt2.tmp: Permission denied"},
             {[&] { remove_file(file); }, "/file: Permission denied"},
             {[&] { rename_file(file, closed + "/a"); }, "/a: Permission denied"},
         });

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "llmc/base/file.h"
 #include "tests/run_program.h"
 
 // Keeps the arguments of all calls of a progress callback.
@@ -348,7 +349,7 @@ TEST(PipelineCache, LeavesNoTemporaryFiles) {
     run_with_cache(cache.path.string());
     EXPECT_EQ(cache.files(), std::vector{file});
     std::filesystem::remove(file);
-    std::ofstream(file.string() + ".tmp") << "what a killed program left";
+    std::ofstream(temporary_of(file.string())) << "what a killed program left";
     run_with_cache(cache.path.string());
     EXPECT_EQ(cache.files(), std::vector{file});
 }

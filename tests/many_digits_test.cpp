@@ -48,8 +48,8 @@ TEST(ManyDigits, AnEarlierRunMovesWithAllItsCheckpoints) {
 TEST(ManyDigits, LeftoversOfAnyStepGo) {
     TemporaryFolder folder;
     for (int step : steps) {
-        write_whole_file(model_path(folder.path, step) + ".tmp", {"half a model"});
-        write_whole_file(optimizer_part_path(folder.path, step, 123456) + ".tmp", {"half a state"});
+        write_whole_file(temporary_of(model_path(folder.path, step)), {"half a model"});
+        write_whole_file(temporary_of(optimizer_part_path(folder.path, step, 123456)), {"half a state"});
         write_whole_file(folder / format_string("unfinished_%08d", step), {});
         write_whole_file(optimizer_part_path(folder.path, step, 123456), {"a state"});
     }

@@ -151,9 +151,10 @@ TEST(Outputs, FilesOfOthersAreRefused) {
             fs::remove(link);
         }
         fs::remove(folder / ("theirs" + writer.suffix));
-        write_whole_file(folder / ("theirs" + writer.suffix + ".tmp"), {"my notes\n"});
+        const std::string temporary = temporary_of(folder / ("theirs" + writer.suffix));
+        write_whole_file(temporary, {"my notes\n"});
         EXPECT_EQ(run_writer(writer, folder / ("theirs" + writer.suffix)).status, 1);
-        EXPECT_EQ(read_whole_file(folder / ("theirs" + writer.suffix + ".tmp")), "my notes\n");
+        EXPECT_EQ(read_whole_file(temporary), "my notes\n");
         const ProgramResult directory = run_writer(writer, folder.path);
         EXPECT_EQ(directory.status, 1);
         EXPECT_NE(directory.err.find("it is a directory"), std::string::npos) << directory.err;
@@ -210,8 +211,9 @@ TEST(Outputs, MakeCorpusKeepsWhatIsSaidAboutShards) {
 TEST(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
     TemporaryFolder folder;
     write_whole_file(folder / "text", {"some text\n"});
-    for (const char* name : {"x_train.bin", "x_val.bin", "x_train_000000.bin", "x_val_1234567.bin", "x.json",
-                             "x.tokenizer", "x_train_000009.bin.new", "x.tmp", "x.json.tmp"}) {
+    for (const char* name :
+         {"x_train.bin", "x_val.bin", "x_train_000000.bin", "x_val_1234567.bin", "x.json", "x.tokenizer",
+          "x_train_000009.bin.vulkan-gpt2.new", "x.vulkan-gpt2.lock", "x.json.vulkan-gpt2.tmp"}) {
         write_whole_file(folder / name, {"[\"mine\"]"});
         const ProgramResult result =
             run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"});
@@ -253,7 +255,7 @@ TEST(Outputs, InputsInTheFolderOfARunStay) {
         {BINARY_DIR "/train_gpt2", "-o", folder / "run"},
         words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16 -b 1 -t 16 -x 1 -s 0 --device cpu"));
     for (const char* name : {"model_00000001.bin", "tokenizer.bin", "main.log", "state_00000002_00000.bin",
-                             "model_00000001.bin.tmp", "loss.svg"})
+                             "model_00000001.bin.vulkan-gpt2.tmp", "loss.svg"})
         for (const bool is_text : {false, true}) {
             SCOPED_TRACE(name);
             fs::remove_all(folder / "run");
@@ -276,10 +278,12 @@ TEST(Outputs, LocksReplaceNoFileOfOthers) {
     write_whole_file(folder / "text", {"some text\n"});
     const std::string shape = "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257";
     std::vector<std::pair<std::string, std::vector<std::string>>> all = {
-        {"x.tmp", {BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}},
-        {"hf/.export.tmp", {BINARY_DIR "/train_gpt2", "-e", shape, "--export", "hf", folder / "hf"}}};
+        {"x.vulkan-gpt2.lock",
+         {BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}},
+        {"hf/.export.vulkan-gpt2.lock",
+         {BINARY_DIR "/train_gpt2", "-e", shape, "--export", "hf", folder / "hf"}}};
     if (fs::exists(BINARY_DIR "/report"))
-        all.push_back({"report.tmp",
+        all.push_back({"report.vulkan-gpt2.lock",
                        {BINARY_DIR "/report", "--device", "cpu", "--out", folder.path, "--only", "peak"}});
     create_folders(folder / "hf");
     for (const auto& [name, command] : all) {

@@ -104,8 +104,9 @@ TEST(RunFolder, RemovesWhatAStoppedProgramLeft) {
     std::filesystem::rename(done_path(folder.path, 2), folder / "unfinished_00000002");
     write_whole_file(folder / "unfinished_00000004", {});
     std::filesystem::remove(done_path(folder.path, 6));  // not by this program
-    for (const char* name : {"main.log.tmp", "model_00000008.bin.tmp", "unfinished_00000008.tmp", "mine.tmp"})
-        write_whole_file(folder / name, {"x"});
+    for (const std::string name : {"main.log", "model_00000008.bin", "unfinished_00000008", "mine"})
+        for (const std::string& suffix : {std::string(temporary_suffix), std::string(".tmp")})
+            write_whole_file(folder / (name + suffix), {"x"});
     {
         RunFolder held;
         held.open(folder.path);
@@ -113,10 +114,12 @@ TEST(RunFolder, RemovesWhatAStoppedProgramLeft) {
     EXPECT_EQ(list_checkpoints(folder.path), (Steps{4}));
     EXPECT_FALSE(std::filesystem::exists(optimizer_path(folder.path, 2)));
     EXPECT_TRUE(std::filesystem::exists(optimizer_path(folder.path, 6)));
-    for (const char* name : {"unfinished_00000002", "unfinished_00000004", "main.log.tmp",
-                             "model_00000008.bin.tmp", "unfinished_00000008.tmp"})
+    for (const std::string name : {"main.log", "model_00000008.bin", "unfinished_00000008", "mine"}) {
+        EXPECT_EQ(std::filesystem::exists(temporary_of(folder / name)), name == "mine") << name;
+        EXPECT_TRUE(std::filesystem::exists(folder / (name + ".tmp"))) << name;  // somebody else's
+    }
+    for (const char* name : {"unfinished_00000002", "unfinished_00000004"})
         EXPECT_FALSE(std::filesystem::exists(folder / name)) << name;
-    EXPECT_TRUE(std::filesystem::exists(folder / "mine.tmp"));
 }
 
 // The functions of file.h stay in the folder that was opened, whatever its path names now.
@@ -255,7 +258,7 @@ TEST(FileWriter, DoesNotFollowALinkAtItsTemporaryName) {
     TemporaryFolder folder;
     write_whole_file(folder / "target", {"precious"});
     for (const std::string& link : {folder / "target", folder / "nothing"}) {
-        std::filesystem::create_symlink(link, folder / "x.tmp");
+        std::filesystem::create_symlink(link, temporary_of(folder / "x"));
         write_whole_file(folder / "x", {"new"});
         EXPECT_EQ(read_whole_file(folder / "x"), "new");
         EXPECT_FALSE(std::filesystem::is_symlink(folder / "x"));
@@ -269,7 +272,7 @@ TEST(FileWriter, TwoOfOneFileDoNotMix) {
     FileWriter first(folder / "x");
     first.write("first");
     EXPECT_EQ(message_of([&] { FileWriter second(folder / "x"); }),
-              "cannot write " + folder / "x.tmp" +
+              "cannot write " + temporary_of(folder / "x") +
                   ": another program is writing it: wait for it, or choose another name");
     first.finish();
     EXPECT_EQ(read_whole_file(folder / "x"), "first");

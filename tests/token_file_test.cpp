@@ -37,7 +37,7 @@ TEST(token_file, writes_the_exact_format_and_reads_it_back) {
     std::vector<uint16_t> tokens = {0, 1, 255, 256, 50256, 65535, 7};
     write_token_shard(folder / "a.bin", tokens.data(), tokens.size());
     EXPECT_EQ(read_whole_file(folder / "a.bin"), shard_bytes(20240520, 1, 7, tokens));
-    EXPECT_FALSE(std::filesystem::exists(folder / "a.bin.tmp"));
+    EXPECT_FALSE(std::filesystem::exists(temporary_of(folder / "a.bin")));
 
     TokenShard shard = open_token_shard(folder / "a.bin");
     ASSERT_EQ(shard.tokens, tokens.size());
@@ -121,7 +121,7 @@ TEST(token_file, a_failed_write_leaves_no_file) {
     EXPECT_THROW(write_token_shard(folder / "a.bin", &token, max_shard_tokens + 1), Error);
     std::filesystem::create_directory(folder / "b.bin");
     EXPECT_THROW(write_token_shard(folder / "b.bin", &token, 1), Error);
-    EXPECT_FALSE(std::filesystem::exists(folder / "b.bin.tmp"));
+    EXPECT_FALSE(std::filesystem::exists(temporary_of(folder / "b.bin")));
 }
 
 TEST(token_file, tokens_outside_the_vocabulary_are_named) {

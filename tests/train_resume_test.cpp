@@ -183,11 +183,11 @@ TEST(Resume, IgnoresUnfinishedFiles) {
     copy_folder(a, b);
     cut_after(b, 8);
     std::filesystem::remove(done_path(b, 8));
-    std::ofstream(model_path(b, 12) + ".tmp") << "half";
+    std::ofstream(temporary_of(model_path(b, 12))) << "half";
     std::ofstream(b + "/notes.tmp") << "mine";
     expect_ok(resume(b));
     expect_same_run(a, b, 12);
-    EXPECT_FALSE(std::filesystem::exists(model_path(b, 12) + ".tmp"));
+    EXPECT_FALSE(std::filesystem::exists(temporary_of(model_path(b, 12))));
     EXPECT_TRUE(std::filesystem::exists(b + "/notes.tmp"));
 }
 

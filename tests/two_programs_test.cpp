@@ -10,6 +10,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/output.h"
 #include "llmc/data/token_file.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
@@ -50,14 +51,14 @@ TEST(TwoPrograms, OnlyOnePreparesAName) {
     const std::string text = write_text(folder, 'a', 3500);
     create_folders(folder / "data");
     {
-        const FileWriter other(folder / "data/x");  // as another prepare_data holds it
+        const FileWriter other = lock_outputs(folder / "data/x");  // as another prepare_data holds it
         const ProgramResult result = run_program(prepare(folder, text));
         EXPECT_EQ(result.status, 1);
         EXPECT_EQ(count_lines(result.err), 1) << result.err;
         EXPECT_NE(result.err.find("another program is writing it"), std::string::npos) << result.err;
     }
     EXPECT_EQ(run_program(prepare(folder, text)).status, 0);
-    EXPECT_FALSE(fs::exists(folder / "data/x.tmp"));
+    EXPECT_FALSE(fs::exists(folder / "data/x" + std::string(lock_suffix)));
 }
 
 // Whoever wins, the shards are those of one text.
@@ -177,20 +178,20 @@ TEST(TwoPrograms, OnlyOneExportsToAFolder) {
                                               folder / "hf"};
     create_folders(folder / "hf");
     {
-        const FileWriter other(folder / "hf/.export");  // as another export holds it
+        const FileWriter other = lock_outputs(folder / "hf/.export");  // as another export holds it
         const ProgramResult result = run_program(command);
         EXPECT_EQ(result.status, 1);
         EXPECT_NE(result.err.find("another program is writing it"), std::string::npos) << result.err;
-        EXPECT_EQ(names_in(folder / "hf"), std::vector<std::string>{".export.tmp"});
+        EXPECT_EQ(names_in(folder / "hf"), std::vector{".export" + std::string(lock_suffix)});
     }
     EXPECT_EQ(run_program(command).status, 0);
-    EXPECT_FALSE(fs::exists(folder / "hf/.export.tmp"));
+    EXPECT_FALSE(fs::exists(folder / "hf/.export" + std::string(lock_suffix)));
 }
 
 TEST(TwoPrograms, OnlyOneReportWritesToAFolder) {
     if (!fs::exists(BINARY_DIR "/report")) GTEST_SKIP() << "built without the benchmarks";
     TemporaryFolder folder;
-    const FileWriter other(folder / "report");
+    const FileWriter other = lock_outputs(folder / "report");
     const ProgramResult result =
         run_program({BINARY_DIR "/report", "--device", "cpu", "--out", folder.path, "--only", "peak"});
     EXPECT_EQ(result.status, 1);

@@ -10,6 +10,7 @@
 #include <new>
 #include <system_error>
 
+#include "llmc/base/os.h"
 #include "llmc/base/utf8.h"
 
 static std::string format_list(const char* format, va_list list) {
@@ -101,8 +102,7 @@ std::string message_for(const std::exception& error) {
     if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
         const std::string path = file->path1().generic_string();
         if (file->code() == std::errc::illegal_byte_sequence)  // on Windows
-            return "a path has characters beyond U+FFFF, or is not UTF-8, which cannot be used here: rename "
-                   "it";
+            return "a path is not UTF-8, which cannot be used here: rename it";
         text = (path.empty() ? "cannot find the current folder" : "cannot use " + path) + ": " +
                file->code().message();
     }

@@ -33,9 +33,6 @@ std::string printable(std::string_view text);
 // The same for text of several lines: newlines and tabs stay.
 std::string printable_lines(std::string_view text);
 
-inline constexpr char out_of_memory_message[] =
-    "out of memory: use a smaller batch or model, or raise the limit if there is one (ulimit -v, -d)";
-
 // What main() prints of an exception: an Error's message, or a sentence for an exception of the standard
 // library, such as one for too little memory or a path that the system refuses.
 std::string message_for(const std::exception& error);

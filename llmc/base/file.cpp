@@ -214,9 +214,12 @@ static void expand(const std::string& found, const std::string& rest, std::vecto
         return;
     }
     if (!before.empty() && !is_folder(before)) return;
+    const auto is_hidden = [&](const std::string& name) {  // wildcards stand for no hidden files
+        const std::optional<FileStatus> status = get_status(before + name);
+        return (name[0] == '.' && wanted[0] != '.') || (status && status->hidden);
+    };
     for (const std::string& name : names_in(before.empty() ? "." : before))
-        if (matches_pattern(wanted, name) && (name[0] != '.' || wanted[0] == '.'))
-            expand(before + name, rest.substr(end), paths);
+        if (matches_pattern(wanted, name) && !is_hidden(name)) expand(before + name, rest.substr(end), paths);
 }
 
 std::vector<std::string> matching_paths(const std::string& pattern) {
@@ -234,12 +237,12 @@ std::vector<std::string> matching_paths(const std::string& pattern) {
 
 static constexpr size_t buffer_bytes = 1 << 20;
 
-static std::string temporary(const std::string& path) { return path + ".tmp"; }
+std::string temporary_of(const std::string& path) { return path + std::string(temporary_suffix); }
 
 enum class Identity { same, different, unknown };
 
-// Compares two files by the numbers that the system gives them. Some file systems (FUSE, FAT) number a file
-// anew at each look; a device of Windows has no number.
+// Compares two files by the numbers that the system gives them, unless it numbers files anew at each look; a
+// device of Windows has no number.
 template <class LookAtA, class LookAtB>
 static Identity identity_of(LookAtA look_at_a, LookAtB look_at_b) {
     const std::optional<FileStatus> a = look_at_a(), b = look_at_b();
@@ -280,9 +283,17 @@ static bool is_same_name(const std::string& a, const std::string& b) {
     return !x.empty();
 }
 
+// Some file systems (FUSE, FAT) number a file anew at each look, or once for each spelling of its name: their
+// numbers tell nothing of files that otherwise look alike.
 bool is_same_file(const std::string& a, const std::string& b) {
-    const Identity identity = identity_of([&] { return status_at(a); }, [&] { return status_at(b); });
-    return identity == Identity::same || (identity == Identity::unknown && is_same_name(a, b));
+    const std::optional<FileStatus> x = status_at(a), y = status_at(b);
+    if (!x || !y || x->kind != y->kind) return false;
+    if (x->has_identity() && y->has_identity() && x->is_same_file(*y)) return true;
+    const auto folded = [](const std::string& path) {
+        return fold_case(std::filesystem::path(path).filename().generic_string());
+    };
+    const bool look_alike = x->size == y->size && x->written == y->written;
+    return (look_alike || folded(a) == folded(b)) && is_same_name(a, b);
 }
 
 bool has_separator(const std::string& path) { return path.find_first_of(separators) != std::string::npos; }
@@ -292,13 +303,18 @@ bool is_plain_name(const std::string& name) {
            std::filesystem::path(name).root_name().empty();
 }
 
-std::string name_as_listed(const std::string& folder, const std::string& name) {
-    const std::vector<std::string> names = names_in(folder);
-    if (std::count(names.begin(), names.end(), name)) return name;
+std::string path_as_listed(const std::string& path) {
+    const std::string name = std::filesystem::path(path).filename().generic_string();
+    const std::string before = path.substr(0, path.size() - name.size());
+    const std::string folder = before.empty() ? "." : before;
+    std::vector<std::string> names;
+    if (!list_folder(folder, names) && errno != EACCES && !is_missing(errno))
+        fail_file("cannot read the folder", folder, errno);
+    if (std::count(names.begin(), names.end(), name)) return path;
     for (const std::string& listed : names)
-        if (fold_case(listed) == fold_case(name) && is_same_file(folder + "/" + listed, folder + "/" + name))
-            return listed;
-    return name;
+        if (fold_case(listed) == fold_case(name) && is_same_file(before + listed, path))
+            return before + listed;
+    return path;
 }
 
 // Standard output or standard error, if the path leads to where it leads; else -1.
@@ -406,13 +422,14 @@ FileWriter::FileWriter(const std::string& to, Target target) : path(to) {
     }
     if (target == Target::named) path = target_of(path);
     if (target != Target::lock) check_replaceable(path);
-    descriptor = create_new(temporary(path));
+    temporary = target == Target::lock ? path + std::string(lock_suffix) : temporary_of(path);
+    descriptor = create_new(temporary);
 }
 
 FileWriter::~FileWriter() {
     if (descriptor < 0) return;
     try {
-        if (!in_place && is_named(descriptor, temporary(path))) unlink_path(temporary(path));
+        if (!in_place && is_named(descriptor, temporary)) unlink_path(temporary);
     } catch (const Error&) {
         // the error that led here is the one to report
     }
@@ -456,9 +473,9 @@ void FileWriter::finish() {
     // before the file gets its name: quotas and NFS report some errors of writing at close() alone
     const int copy = duplicate(descriptor);
     if (copy < 0 || !close_written(copy)) fail_file("cannot write", path, errno);
-    if (!in_place && !is_named(descriptor, temporary(path)))
+    if (!in_place && !is_named(descriptor, temporary))
         fail_file("cannot write", path, "another program removed its temporary file");
-    if (!in_place && !rename_path(temporary(path), path)) fail_file("cannot write", path, errno);
+    if (!in_place && !rename_path(temporary, path)) fail_file("cannot write", path, errno);
     if (!close_written(std::exchange(descriptor, -1))) fail_file("cannot write", path, errno);
 }
 

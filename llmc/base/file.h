@@ -87,26 +87,32 @@ bool has_separator(const std::string& path);
 // Whether it names something in a folder, and nothing elsewhere: ../x and, on Windows, ..\\x and C:x do not.
 bool is_plain_name(const std::string& name);
 
-// The name under which the folder lists a file: it may differ in case from the one that leads there. `name`
-// itself if there is no such file.
-std::string name_as_listed(const std::string& folder, const std::string& name);
+// The path with its last name as the folder lists it: it may differ in case from the one that leads there.
+// `path` itself if there is no such file, or if the folder may not be listed.
+std::string path_as_listed(const std::string& path);
 
 // Whether the path leads to something that is written to as it is, and never replaced: a device, a pipe,
 // standard output or standard error.
 bool is_written_in_place(const std::string& path);
 
+// What follows the name of a file while it is written, and the name of what a program locks. Nobody else's
+// files end like this, so that outputs may stand beside files and folders of any name.
+constexpr std::string_view temporary_suffix = ".vulkan-gpt2.tmp", lock_suffix = ".vulkan-gpt2.lock";
+std::string temporary_of(const std::string& path);
+
 // What a FileWriter's path may be.
 enum class Target {
     file,   // the program's own file: a link there is replaced; a device or a pipe is an Error
     named,  // an output that somebody named: a link leads to its target; see is_written_in_place()
-    lock,   // none: only PATH.tmp is there, and finish() is not called
+    lock,   // none: only PATH with lock_suffix is there, and finish() is not called
 };
 
-// Writes a file piece by piece to PATH.tmp, which finish() flushes to disk and renames to PATH. Without
-// finish(), PATH is unchanged and PATH.tmp is removed. Each function throws Error if writing fails.
+// Writes a file piece by piece under its temporary name, which finish() flushes to disk and renames to PATH.
+// Without finish(), PATH is unchanged and the temporary file is removed. Each function throws Error if
+// writing fails.
 //
-// PATH.tmp is always a new file: a link of that name is replaced, not followed. What a killed program left
-// there is replaced, too. Error if another program is writing PATH.tmp.
+// The temporary file is always a new one: a link of that name is replaced, not followed. What a killed
+// program left there is replaced, too. Error if another program is writing it.
 struct FileWriter {
     std::string path;
 
@@ -126,7 +132,7 @@ struct FileWriter {
     void write_out(std::string_view bytes);
     bool in_place = false;
     int descriptor = -1;
-    std::string buffer;
+    std::string temporary, buffer;
 };
 
 // Thrown by FileWriter: see StopWritingAtSignals, and at a stop signal while it waits to write to a pipe.

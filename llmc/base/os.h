@@ -20,7 +20,8 @@ void prepare_standard_streams();
 // OMP_WAIT_POLICY or GOMP_SPINCOUNT is set, and on Windows, where openmp_windows.cpp waits like this.
 void wait_briefly(char** argv);
 
-std::string program_path();  // of the file that is running; empty if unknown
+std::string program_path();                 // of the file that is running; empty if unknown
+[[noreturn]] void end_at_once(int status);  // std::_Exit(), with the console as the program found it
 void set_environment(const char* name, const std::string& value);  // Windows: "" removes the variable
 
 // A path as a word of the system's shell, in quotes where it needs them: for commands to copy.
@@ -58,6 +59,8 @@ inline uint64_t memory_for_tensors() { return left_of(available_memory(), 32 << 
 void* reserve_addresses(size_t bytes);
 void release_addresses(void* start, size_t bytes);
 
+extern const char* const out_of_memory_message;  // names the limits that the system has
+
 // Null if there is not enough memory. `bytes` is a multiple of `alignment`, a power of 2.
 void* allocate_aligned(size_t alignment, size_t bytes);
 void free_aligned(void* memory);
@@ -72,6 +75,7 @@ extern const std::vector<const char*> vulkan_loaders;  // names to try in this o
 // --- the terminal ---
 
 bool is_terminal(FILE* stream);
+extern const char* const end_of_input_key;  // what ends what is typed, in words
 
 // Columns of the terminal if standard output is one that controls this program and obeys escape sequences;
 // else 0.

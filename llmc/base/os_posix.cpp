@@ -28,6 +28,8 @@ std::string program_path() {
     return std::filesystem::read_symlink("/proc/self/exe", unknown);
 }
 
+void end_at_once(int status) { std::_Exit(status); }
+
 void set_environment(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
 std::string shell_word(const std::string& path) {
@@ -72,6 +74,9 @@ std::string cache_folder() {
 
 // --- memory ---
 
+const char* const out_of_memory_message =
+    "out of memory: use a smaller batch or model, or raise the limit if there is one (ulimit -v, -d)";
+
 void* reserve_addresses(size_t bytes) {
     void* p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0);
     return p == MAP_FAILED ? nullptr : p;
@@ -102,6 +107,8 @@ const std::vector<const char*> vulkan_loaders = {"libvulkan.so.1", "libvulkan.so
 #endif
 
 // --- the terminal ---
+
+const char* const end_of_input_key = "Control-D";
 
 bool is_terminal(FILE* stream) { return isatty(fileno(stream)) == 1; }
 

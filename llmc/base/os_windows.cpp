@@ -11,10 +11,22 @@
 #include <climits>
 #include <cstdlib>
 #include <cwchar>
+#include <utility>
 
 // --- the program ---
 
 static UINT code_page_of_input = 0, code_page_of_output = 0;
+
+// The console outlives the program.
+static void restore_console() {
+    if (code_page_of_input) SetConsoleCP(code_page_of_input);
+    if (code_page_of_output) SetConsoleOutputCP(code_page_of_output);
+}
+
+void end_at_once(int status) {
+    restore_console();
+    std::_Exit(status);
+}
 
 void prepare_standard_streams() {
     int opened = _open("NUL", _O_RDWR);
@@ -25,10 +37,10 @@ void prepare_standard_streams() {
     code_page_of_output = GetConsoleOutputCP();
     SetConsoleOutputCP(CP_UTF8);
     SetConsoleCP(CP_UTF8);
-    std::atexit([] {  // the console outlives the program
-        if (code_page_of_input) SetConsoleCP(code_page_of_input);
-        if (code_page_of_output) SetConsoleOutputCP(code_page_of_output);
-    });
+    std::atexit(restore_console);
+    const auto before_the_end = [](DWORD) -> BOOL { return restore_console(), FALSE; };
+    SetConsoleCtrlHandler(before_the_end,
+                          TRUE);  // called after all later ones, if none of them handles the key
 }
 
 // A path in UTF-8 with / between names.
@@ -88,6 +100,9 @@ std::string cache_folder() { return variable(L"LOCALAPPDATA"); }
 
 // --- memory ---
 
+const char* const out_of_memory_message =
+    "out of memory: use a smaller batch or model, or a larger page file";
+
 void* reserve_addresses(size_t bytes) { return VirtualAlloc(nullptr, bytes, MEM_RESERVE, PAGE_NOACCESS); }
 
 void release_addresses(void* start, size_t) { VirtualFree(start, 0, MEM_RELEASE); }
@@ -110,6 +125,8 @@ const std::vector<const char*> vulkan_loaders = {"vulkan-1.dll"};
 
 // --- the terminal ---
 
+const char* const end_of_input_key = "Control-Z and Enter";
+
 // Not isatty(), which takes NUL for a terminal.
 static bool is_console(HANDLE handle) {
     DWORD mode;
@@ -130,26 +147,35 @@ size_t columns_of_terminal() {
 // --- UTF-8 in the run-time library ---
 
 // std::filesystem converts names by these functions. Those of msvcrt know no UTF-8, so that these take their
-// place in the programs, which link the library statically. Characters beyond U+FFFF, which take two wchar_t,
-// are errors.
-extern "C" size_t mbrtowc(wchar_t* to, const char* from, size_t bytes, mbstate_t*) {
+// place in the programs, which link the library statically. A character beyond U+FFFF takes two wchar_t: its
+// first three bytes give one, its last byte the other, which meanwhile is the state.
+extern "C" size_t mbrtowc(wchar_t* to, const char* from, size_t bytes, mbstate_t* state) {
     if (!from) return 0;
     if (!bytes) return size_t(-2);  // more is needed
+    if (state && *state) {
+        const wchar_t second = wchar_t(std::exchange(*state, 0));
+        if (to) *to = second;
+        return 1;
+    }
     const uint8_t first = uint8_t(*from);
-    const size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : 3;
+    const size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
     if (bytes < length) return size_t(-2);
     unsigned code = length == 1 ? first : first & (0x7f >> length);
-    bool valid = first < 0x80 || (first >= 0xc2 && first < 0xf0);
+    bool valid = first < 0x80 || (first >= 0xc2 && (first < 0xf0 || state));
     for (size_t i = 1; i < length; i++) {
         valid = valid && (from[i] & 0xc0) == 0x80;
         code = code << 6 | (from[i] & 0x3f);
     }
-    if (!valid) {
+    if (!valid || (length == 4 && (code < 0x10000 || code >= 0x110000))) {
         errno = EILSEQ;
         return size_t(-1);
     }
+    if (length == 4) {
+        *state = mbstate_t(0xdc00 | (code & 0x3ff));
+        code = 0xd800 | (code - 0x10000) >> 10;
+    }
     if (to) *to = wchar_t(code);
-    return code ? length : 0;
+    return length == 4 ? 3 : code ? length : 0;
 }
 
 extern "C" size_t wcrtomb(char* to, wchar_t c, mbstate_t*) {

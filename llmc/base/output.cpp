@@ -38,7 +38,7 @@ void check_output(const std::string& path, const std::vector<std::string>& input
     if (is_folder(path)) fail("cannot write %s: it is a directory", path.c_str());
     if (target == Target::file && is_written_in_place(path))
         fail("cannot write %s: it is a device or a pipe, not a file", path.c_str());
-    for (const std::string& file : {path, path + ".tmp"})
+    for (const std::string& file : {path, temporary_of(path)})
         if (is_regular(file)) check_existing(file, inputs, is_ours);
 }
 
@@ -47,7 +47,7 @@ void check_writable(const std::string& path) {
 }
 
 FileWriter lock_outputs(const std::string& path) {
-    const std::string file = path + ".tmp";
+    const std::string file = path + std::string(lock_suffix);
     if (file_exists(file)) check_existing(file, {}, [](const std::string&) { return false; });
     return FileWriter(path, Target::lock);
 }

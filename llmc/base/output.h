@@ -13,10 +13,10 @@ bool begins_with(const std::string& path, int magic);
 // Whether the text is in the first 4 KiB of the file.
 bool begins_around(const std::string& path, std::string_view text);
 
-// Error if a FileWriter of `path`, which also replaces PATH.tmp, would destroy an input, under whatever name,
-// or a file that this program has not written: is_ours(path) returns false or throws Error. Empty files may
-// be written, and, if somebody named the path, what is_written_in_place(). "-" among the inputs is standard
-// input.
+// Error if a FileWriter of `path`, which also replaces its temporary file, would destroy an input, under
+// whatever name, or a file that this program has not written: is_ours(path) returns false or throws Error.
+// Empty files may be written, and, if somebody named the path, what is_written_in_place(). "-" among the
+// inputs is standard input.
 void check_output(const std::string& path, const std::vector<std::string>& inputs,
                   const std::function<bool(const std::string& path)>& is_ours, Target target = Target::named);
 
@@ -25,6 +25,6 @@ void check_output(const std::string& path, const std::vector<std::string>& input
 void check_writable(const std::string& path);
 
 // The lock on outputs that a program writes one after the other, to hold until all are there: a writer of
-// PATH, which may be a folder, that is never finished. Error if another program holds it, or if PATH.tmp is
-// somebody else's file.
+// PATH, which may be a folder, that is never finished. Error if another program holds it, or if the file with
+// lock_suffix is somebody else's.
 FileWriter lock_outputs(const std::string& path);

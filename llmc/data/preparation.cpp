@@ -30,6 +30,9 @@ namespace fs = std::filesystem;
 
 // --- shards, which appear under their names together, when all are complete ---
 
+// Complete shards have these names until all are there.
+static const char* const staged_suffix = ".vulkan-gpt2.new";
+
 // Complete shards that still have temporary names. What is not renamed is removed.
 struct StagedShards {
     std::vector<TokenShard> shards = {};  // with their final paths
@@ -80,7 +83,7 @@ struct ShardWriter {
         total += tokens.size();
         while (!tokens.empty()) {
             if (shard && shard->tokens == limit) finish_shard(numbered());
-            if (!shard) shard = std::make_unique<TokenShardWriter>(numbered() + ".new");
+            if (!shard) shard = std::make_unique<TokenShardWriter>(numbered() + staged_suffix);
             const size_t some = std::min(tokens.size(), size_t(limit - shard->tokens));
             shard->add(tokens.data(), some);
             tokens = tokens.subspan(some);
@@ -267,7 +270,8 @@ static void write_trained(Tokenizer& tokenizer, const std::string& prefix) {
 
 // The shards of this name in the folder, also temporary ones that a killed run left.
 static std::vector<std::string> earlier_shards(const PreparationOptions& options) {
-    static const std::regex after_name("(_train|_val)(_[0-9]{6,})?\\.bin(\\.new)?(\\.tmp)?");
+    static const std::regex after_name(
+        "(_train|_val)(_[0-9]{6,})?\\.bin(\\.vulkan-gpt2\\.new)?(\\.vulkan-gpt2\\.tmp)?");
     std::vector<std::string> paths;
     const auto path_of = [&](const std::string& file) {
         return (fs::path(options.out) / file).generic_string();

@@ -118,7 +118,7 @@ std::optional<TokenizerInfo> tokenizer_of_shards(const std::vector<std::string>&
     std::string first_path;
     for (const std::string& pattern : patterns) {
         std::set<std::string> sidecars;
-        for (const std::string& shard : matching_paths(pattern)) sidecars.insert(sidecar_of(shard));
+        for (const std::string& shard : shard_paths(pattern)) sidecars.insert(sidecar_of(shard));
         for (const std::string& path : sidecars) {
             const std::optional<TokenizerInfo> info = read_sidecar(path);
             if (!info) continue;

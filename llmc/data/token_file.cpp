@@ -85,8 +85,14 @@ TokenShard open_token_shard(const std::string& path) {
             mask};
 }
 
+std::vector<std::string> shard_paths(const std::string& pattern) {
+    std::vector<std::string> paths = matching_paths(pattern);
+    if (paths == std::vector{pattern}) paths[0] = path_as_listed(pattern);
+    return paths;
+}
+
 std::vector<TokenShard> open_token_shards(const std::string& pattern) {
-    const std::vector<std::string> paths = matching_paths(pattern);
+    const std::vector<std::string> paths = shard_paths(pattern);
     if (paths.empty()) {
         refuse_unreachable(pattern);
         fail(

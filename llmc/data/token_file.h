@@ -31,6 +31,10 @@ bool is_token_shard(const std::string& path);
 // the header and all tokens of a file up to 1 MiB, else the header and four samples of 4 KiB.
 TokenShard open_token_shard(const std::string& path);
 
+// The paths that match a glob pattern, sorted by name; a single one as its folder lists it, since the names
+// of shards say what belongs together.
+std::vector<std::string> shard_paths(const std::string& pattern);
+
 // Opens all shards that match a glob pattern, sorted by name, each checked as above and against the list of
 // its preparation (tokenizer_info.h). Error if there is none.
 std::vector<TokenShard> open_token_shards(const std::string& pattern);

@@ -64,10 +64,10 @@ static std::optional<Job> job;
     if (prints && job && job->watch) job->watch->end_others();
     if (!prints)
         std::this_thread::sleep_for(std::chrono::seconds(2));  // the other rank ends this process meanwhile
-    if (!job) std::_Exit(1);
+    if (!job) end_at_once(1);
     const std::lock_guard lock(job->exchanges.mutex);
     job->transport.abort();
-    std::_Exit(1);
+    end_at_once(1);
 }
 
 void abort_job(const std::string& message) {

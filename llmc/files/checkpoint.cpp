@@ -162,10 +162,9 @@ static std::vector<int> parts_of_state(const std::string& dir, int step) {
 }
 
 CheckpointName checkpoint_of(const std::string& model) {
-    const std::filesystem::path path = model, parent = path.parent_path();
+    const std::filesystem::path path = path_as_listed(model), parent = path.parent_path();
     const std::string folder = parent.empty() ? "." : parent.generic_string();
-    const std::string name = name_as_listed(folder, path.filename().generic_string());
-    return {folder, number_in(name, "model_", ".bin")};
+    return {folder, number_in(path.filename().generic_string(), "model_", ".bin")};
 }
 
 std::string done_path(const std::string& dir, int step) {

@@ -23,7 +23,8 @@ void check_export_folder(const std::string& folder) {
     std::string first;
     for (const std::string& name : names_in(folder)) {
         if (name.starts_with(".")) continue;
-        if (!file_names.contains(name.ends_with(".tmp") ? name.substr(0, name.size() - 4) : name))
+        const bool is_temporary = name.ends_with(temporary_suffix);
+        if (!file_names.contains(name.substr(0, name.size() - is_temporary * temporary_suffix.size())))
             fail("--export hf %s: this folder holds %s, which an export does not write; name a new folder",
                  folder.c_str(), name.c_str());
         if (first.empty()) first = name;

@@ -113,7 +113,7 @@ static void check_output() {
     const std::string reason = number ? std::string(": ") + strerror(number) : "";
     fprintf(stderr, "%s: standard output could not be written%s; what it printed is incomplete\n",
             program_name.c_str(), reason.c_str());
-    std::_Exit(1);
+    end_at_once(1);
 }
 
 int report_error(const char* program, const std::exception& error) {
@@ -140,7 +140,7 @@ int report_error(const char* program, const std::exception& error) {
         fprintf(stderr, "%s: an unknown exception\n", program_name.c_str());
     }
     fflush(stdout);
-    std::_Exit(1);
+    end_at_once(1);
 }
 
 void start_program(char** argv) {

@@ -30,13 +30,14 @@ static std::optional<std::string> edit_line(const char* prompt) {
 #endif
 
 std::optional<std::string> read_typed_line(const char* prompt) {
-    if (is_terminal(stdin) && is_terminal(stdout)) {
-        const std::optional<std::string> typed = edit_line(prompt);
-        if (!typed) putchar('\n');  // the shell's prompt begins on a new line
-        return typed;
-    }
-    std::string line;
-    if (!std::getline(std::cin, line)) return std::nullopt;
-    if (line.ends_with('\r')) line.pop_back();
+    const bool types = is_terminal(stdin) && is_terminal(stdout);
+    std::string piped;
+    std::optional<std::string> line = types                           ? edit_line(prompt)
+                                      : std::getline(std::cin, piped) ? std::optional(piped)
+                                                                      : std::nullopt;
+    if (line && line->ends_with('\r')) line->pop_back();  // Windows' console gives it, too
+    // Control-D and Control-Z, where the console makes characters of them
+    if (line && (line->starts_with('\x04') || line->starts_with('\x1a'))) line.reset();
+    if (types && !line) putchar('\n');  // the shell's prompt begins on a new line
     return line;
 }

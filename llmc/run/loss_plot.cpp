@@ -284,7 +284,7 @@ std::string draw_runs(const std::vector<RunSeries>& runs, std::optional<double> 
 std::optional<double> corpus_entropy(const std::string& folder) {
     const std::vector<std::string> data = option_of_run(folder, "val-data");
     if (data.size() != 1) return std::nullopt;
-    for (const std::string& shard : matching_paths(data[0])) {
+    for (const std::string& shard : shard_paths(data[0])) {
         const std::string numbers = sidecar_of(shard);
         if (!file_exists(numbers)) continue;
         const json nats = read_json_object(numbers).value("val_nats_per_token", json());

@@ -26,7 +26,7 @@ static std::string own_spelling(const std::string& name) {
 }
 
 // The files that a run writes, also those that the folder spells otherwise, with `suffix` after their names.
-static std::vector<std::string> files_of_a_run(const std::string& folder, const char* suffix) {
+static std::vector<std::string> files_of_a_run(const std::string& folder, std::string_view suffix = "") {
     static const std::regex names(
         "main\\.log|metrics\\.csv|options\\.toml|tokenizer\\.bin|loss\\.svg|model_[0-9]{8,}\\.bin|"
         "state_[0-9]{8,}_[0-9]{5,}\\.bin|run_[0-9]{8,}\\.json|(DONE|unfinished)_[0-9]{8,}");
@@ -34,7 +34,7 @@ static std::vector<std::string> files_of_a_run(const std::string& folder, const 
     for (const std::string& name : names_in(folder)) {
         const std::string own = own_spelling(name);
         if (own.ends_with(suffix) &&
-            std::regex_match(own.begin(), own.end() - ptrdiff_t(strlen(suffix)), names) &&
+            std::regex_match(own.begin(), own.end() - ptrdiff_t(suffix.size()), names) &&
             (own == name || is_same_file(folder + "/" + name, folder + "/" + own)) &&
             !is_folder(folder + "/" + name))
             found.push_back(own);
@@ -43,7 +43,8 @@ static std::vector<std::string> files_of_a_run(const std::string& folder, const 
 }
 
 void refuse_inputs(const std::string& folder, const std::vector<std::string>& inputs) {
-    std::vector<std::string> names = files_of_a_run(folder, ""), unfinished = files_of_a_run(folder, ".tmp");
+    std::vector<std::string> names = files_of_a_run(folder);
+    const std::vector<std::string> unfinished = files_of_a_run(folder, temporary_suffix);
     names.insert(names.end(), unfinished.begin(), unfinished.end());
     for (const std::string& pattern : inputs)
         for (const std::string& input : matching_paths(pattern))
@@ -67,7 +68,7 @@ static void link_tokens(const std::string& folder, const std::string& to) {
     for (const std::string& name : names_in(from)) {
         const fs::path file = fs::path(from) / name, link = fs::path(into) / name;
         std::error_code error;
-        const bool is_unfinished = name.ends_with(".tmp") || name.ends_with(".new");
+        const bool is_unfinished = name.find(".vulkan-gpt2.") != name.npos;
         if (is_unfinished || fs::exists(link) || !is_regular(file.generic_string())) continue;
         fs::create_hard_link(file, link, error);
         if (error) fs::copy_file(file, link, error);
@@ -81,7 +82,7 @@ static void link_tokens(const std::string& folder, const std::string& to) {
 static void move_files(const std::string& folder, const std::string& to) {
     create_subfolder(to);
     link_tokens(folder, to);
-    std::vector<std::string> names = files_of_a_run(folder, "");
+    std::vector<std::string> names = files_of_a_run(folder);
     if (file_exists(folder + "/" + tensorboard_folder)) names.push_back(tensorboard_folder);
     for (const std::string& name : names) move_path(folder + "/" + name, to + "/" + name);
     sync_folder(to);
@@ -90,7 +91,7 @@ static void move_files(const std::string& folder, const std::string& to) {
 }
 
 void move_earlier_run(const std::string& folder) {
-    if (files_of_a_run(folder, "").empty()) return;
+    if (files_of_a_run(folder).empty()) return;
     std::string name;
     for (int i = 1; name.empty() || file_exists(folder + "/" + name) || is_link(folder + "/" + name); i++)
         name = format_string("earlier_%d", i);
@@ -104,7 +105,7 @@ void move_earlier_run(const std::string& folder) {
 // Moves the rest of an earlier run if a program was killed while it moved it.
 static void finish_moving(const std::string& folder) {
     const std::string marker = folder + "/" + moving_file;
-    remove_file(marker + ".tmp");
+    remove_file(temporary_of(marker));
     if (!file_exists(marker)) return;
     const std::string name = read_whole_file(marker, 1 << 10);
     if (!std::regex_match(name, std::regex("earlier_[1-9][0-9]*")))
@@ -126,7 +127,7 @@ static int last_step_in_log(const std::string& path) {
 }
 
 std::string unexplained_file(const std::string& folder, int first_checkpoint) {
-    const std::vector<std::string> names = files_of_a_run(folder, "");
+    const std::vector<std::string> names = files_of_a_run(folder);
     for (const std::string& name : names)
         for (const char* start : {"model_", "state_", "run_"})
             if (name.starts_with(start)) return name;
@@ -140,7 +141,7 @@ std::string unexplained_file(const std::string& folder, int first_checkpoint) {
 }
 
 void remove_leftovers(const std::string& folder) {
-    for (const std::string& name : files_of_a_run(folder, ".tmp")) remove_file(folder + "/" + name);
+    for (const std::string& name : files_of_a_run(folder, temporary_suffix)) remove_file(folder + "/" + name);
     remove_unfinished_checkpoints(folder);
 }
 

@@ -98,8 +98,8 @@ static const char* not_text(std::string_view start) {
         size_t offset = 0;
     };
     static const Signature signatures[] = {
-        {"\xff\xfe\0\0"sv, "UTF-32 (iconv -f UTF-32 -t UTF-8 converts it)"},
-        {"\0\0\xfe\xff"sv, "UTF-32 (iconv -f UTF-32 -t UTF-8 converts it)"},
+        {"\xff\xfe\0\0"sv, "UTF-32 (an editor saves it as UTF-8)"},
+        {"\0\0\xfe\xff"sv, "UTF-32 (an editor saves it as UTF-8)"},
         {"\xfd"
          "7zXZ\0"sv,
          "compressed by xz (unpack it first: xz -d)"},

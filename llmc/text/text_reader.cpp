@@ -5,6 +5,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
+#include "llmc/base/os.h"
 #include "llmc/base/system_files.h"
 #include "llmc/base/utf8.h"
 #include "llmc/text/text_stream.h"
@@ -64,9 +65,9 @@ static void refuse_array(std::string_view text, const std::string& path, const c
     text = without_blanks(text);
     if (text.starts_with('[') && without_blanks(text.substr(1)).starts_with('{'))
         fail(
-            "%s is an array of JSON objects: make it JSONL (jq -c '.[]') and name the field of the text with "
+            "%s is an array of JSON objects: make it JSONL (jq -c %s) and name the field of the text with "
             "--field%s",
-            path.c_str(), otherwise);
+            path.c_str(), shell_word(".[]").c_str(), otherwise);
 }
 
 // Error if the beginning of a file shows that it is JSONL, or an array of objects. A JSON document of several

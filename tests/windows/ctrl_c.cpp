@@ -1,6 +1,7 @@
 // ctrl_c LOG TEXT PROGRAM ARGS...: runs PROGRAM in a console of its own, with its output in LOG, and presses
 // Ctrl-C there once it has printed TEXT. Ends with its status. Ctrl-C goes to all programs of a console that
-// did not begin a group, so Process::send() cannot send it.
+// did not begin a group, so Process::send() cannot send it. Status 77: the console has another code page
+// then.
 #include <windows.h>
 
 #include <cstdio>
@@ -53,10 +54,13 @@ int main(int argc, char** argv) {
     SECURITY_ATTRIBUTES inherited = {sizeof inherited, nullptr, TRUE};
     const HANDLE log = CreateFileA(argv[2], GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, &inherited,
                                    CREATE_ALWAYS, 0, nullptr);
+    const UINT code_page = 850;  // of Western Europe
+    SetConsoleOutputCP(code_page);
     const PROCESS_INFORMATION program = start(words_from(argv + 4), 0, log);
     while (WaitForSingleObject(program.hProcess, 10) == WAIT_TIMEOUT)
         if (has_printed(argv[2], argv[3])) break;
     SetConsoleCtrlHandler(ignore, TRUE);
     GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0);
-    return int(wait_for(program));
+    const DWORD status = wait_for(program);
+    return GetConsoleOutputCP() == code_page ? int(status) : 77;
 }

@@ -1,0 +1,193 @@
+// What users of Windows do: names in any case, backslashes, devices, wildcards, characters beyond U+FFFF,
+// hidden files, and a console that other programs use afterwards.
+#include <gtest/gtest.h>
+#include <windows.h>
+
+#include <fstream>
+
+#include "llmc/base/file.h"
+#include "llmc/files/checkpoint.h"
+#include "tests/tiny_run.h"
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+static std::string back(std::string path) {
+    std::replace(path.begin(), path.end(), '/', '\\');
+    return path;
+}
+
+static void write_text(const std::string& path, const std::string& word = "words") {
+    std::string text;
+    for (int i = 0; i < 300; i++) text += "some " + word + ", and the number " + std::to_string(i) + "\n\n";
+    write_whole_file(path, {text});
+}
+
+static ProgramResult prepare(const Words& more) {
+    return run_program(with({BINARY_DIR "/prepare_data"}, more));
+}
+
+static const Words short_run = words_of("-x 2 -b 2 -t 16 -s 0 -v 0 --device cpu");
+static const std::string of_bytes = "custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=257";
+
+TEST(Windows, NamesThatDifferInCaseAreOneFile) {
+    const Data data;
+    fs::create_directories(data / "z");
+    write_text(data / "z/Shakespeare_train.bin");
+    const std::string text = read_whole_file(data / "z/Shakespeare_train.bin");
+    EXPECT_EQ(
+        prepare({"--out", data / "z", "--name", "shakespeare", data / "z/Shakespeare_train.bin"}).status, 1);
+    EXPECT_EQ(read_whole_file(data / "z/Shakespeare_train.bin"), text);
+    write_whole_file(data / "z/K_train_000001.bin", {"mine"});
+    EXPECT_EQ(prepare({"--out", data / "z", "--name", "k", data / "z/Shakespeare_train.bin"}).status, 1);
+    EXPECT_EQ(read_whole_file(data / "z/K_train_000001.bin"), "mine");
+
+    const std::string run = data / "tr", upper = data / "TR/MODEL_00000002.BIN";
+    const Words train = with({program, "-i", data.train, "-e", tiny, "-o", run}, short_run);
+    fs::create_directories(run);
+    for (const char* name : {"/Main.log", "/Metrics.csv", "/Options.toml"})
+        write_whole_file(run + name, {"mine"});
+    ProgramResult result = run_program(train);
+    EXPECT_EQ(result.status, 0) << result.err;
+    for (const char* name : {"/main.log", "/metrics.csv", "/options.toml"})
+        EXPECT_EQ(read_whole_file(run + "/earlier_1" + name), "mine");
+
+    const Words eval = {BINARY_DIR "/eval", "-i", data / "VAL.BIN", "-b", "1", "-t", "16", "--device", "cpu"};
+    result = run_program(with(eval, {"-e", upper}));
+    EXPECT_EQ(result.status, 0) << result.err;
+    const std::string model = read_whole_file(model_path(run, 2));
+    result = run_program(with({program, "-i", data.train, "-e", back(upper), "-o", run}, short_run));
+    EXPECT_TRUE(read_whole_file(model_path(run + (result.status ? "" : "/earlier_2"), 2)) == model)
+        << result.err;
+}
+
+TEST(Windows, BackslashesSeparateNames) {
+    const Data data;
+    write_text(data / "text");
+    const std::string run = back(data / "new1/new2/r3");
+    ProgramResult result =
+        run_program(with({program, "-i", back(data.train), "-e", tiny, "-o", run}, short_run));
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(prepare({"--out", back(data / "pd/n/m"), "--name", "x", back(data / "text")}).status, 0);
+    EXPECT_TRUE(fs::exists(data / "pd/n/m/x_train.bin"));
+    result = run_program(
+        {program, "-e", of_bytes, "--tokenizer", "bytes", "--export", "hf", back(data / "x/y/hf")});
+    EXPECT_EQ(result.status, 0) << result.err;
+    for (const char* name : {"..\\escaped", "../escaped", "C:escaped", "a\\b"}) {
+        result = prepare({"--out", data / "pd/n", "--name", name, data / "text"});
+        EXPECT_EQ(result.status, 1) << name;
+        EXPECT_NE(result.err.find("must not lead to another folder"), std::string::npos) << result.err;
+    }
+    write_whole_file(data / "m.safetensors.index.json",
+                     {R"({"weight_map": {"wte.weight": "..\\secret.safetensors"}})"});
+    result =
+        run_program({program, "-e", data / "m.safetensors.index.json", "--export", "gguf", data / "x.gguf"});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(result.err.find("cannot open"), std::string::npos) << result.err;
+    result = run_program({program, "-e", "runs\\nothere", "--export", "gguf", data / "x.gguf"});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(result.err.find("accepted are"), std::string::npos) << result.err;
+    // no / after this prefix, but the program adds names with one
+    result = run_program(with({program, "-i", data.train, "-e", tiny, "-o",
+                               "\\\\?\\" + back(fs::absolute(data / "long").string()) + "/r"},
+                              short_run));
+    EXPECT_EQ(result.status, 0) << result.err;
+}
+
+TEST(Windows, NulSwallows) {
+    const ProgramResult result =
+        run_program({program, "-e", of_bytes, "--tokenizer", "bytes", "--export", "gguf", "NUL"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_LT(result.out.size(), 4000u);
+    EXPECT_EQ(result.out.find("GGUF"), std::string::npos);
+}
+
+TEST(Windows, PathsMayHaveAnyCharacter) {
+    const Data data;
+    const std::string folder =
+        data / "\xf0\x9f\x98\x80 \xe2\x82\xac \xf0\xa0\x80\x8b";  // U+1F600, U+20AC, U+2000B
+    create_folders(folder);
+    write_text(folder + "/text \xf0\x9f\x98\x80.txt");
+    ProgramResult result = prepare({"--out", folder, "--name", "x\xf0\x9f\x98\x80", folder + "/text*.txt"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(file_exists(folder + "/x\xf0\x9f\x98\x80_train.bin"));
+    const std::string run = folder + "/run\xf0\x9f\x98\x80";
+    result =
+        run_program(with({program, "-i", folder + "/*_train.bin", "-e", of_bytes, "-o", run}, short_run));
+    EXPECT_EQ(result.status, 0) << result.err;
+    result = run_program(with({program, "-y", "1", "-o", run}, {"-x", "3"}));
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(file_exists(model_path(run, 3)));
+    // as the current folder
+    wchar_t before[32768];
+    GetCurrentDirectoryW(32768, before);
+    ASSERT_TRUE(SetCurrentDirectoryW(fs::path(folder).wstring().c_str()));
+    result = run_program({BINARY_DIR "/eval", "-e", "run\xf0\x9f\x98\x80", "-i", "x*_train.bin", "-b", "1",
+                          "-t", "16", "--device", "cpu"});
+    SetCurrentDirectoryW(before);
+    EXPECT_EQ(result.status, 0) << result.err;
+}
+
+TEST(Windows, PrintedCommandsAreOfThisSystem) {
+    const Data data;
+    const std::string renamed = data / "vulkan-gpt2-train.exe", run = data / "my run";
+    fs::copy_file(program + ".exe", renamed);
+    for (const char* name : {"/a.txt", "/b.txt", "/c.txt"}) write_text(data.path + name);
+    const ProgramResult result =
+        run_program(with({renamed, "--text", back(data / "*.txt"), "-o", back(run)}, short_run));
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.out.find('\''), std::string::npos) << result.out;
+    EXPECT_NE(result.out.find("vulkan-gpt2-generate -e \""), std::string::npos) << result.out;
+}
+
+TEST(Windows, WildcardsStandForNoHiddenFiles) {
+    const Data data;
+    fs::create_directories(data / "notes");
+    for (const char* name : {"c1.txt", "c2.txt", "desktop.txt"}) write_text(data / "notes/" + name, name);
+    const std::string hidden = data / "notes/desktop.txt";
+    SetFileAttributesW(fs::path(hidden).wstring().c_str(), FILE_ATTRIBUTE_HIDDEN);
+    const bool hides = GetFileAttributesW(fs::path(hidden).wstring().c_str()) & FILE_ATTRIBUTE_HIDDEN;
+    const auto tokens_of = [&](const std::string& text) {
+        const ProgramResult result = prepare({"--out", data.path, "--name", "x", text});
+        EXPECT_EQ(result.status, 0) << result.err;
+        return fs::file_size(data / "x_train.bin");
+    };
+    const uintmax_t two = tokens_of(back(data / "notes/c*.txt"));
+    if (!hides) GTEST_SKIP() << "the file system has no attributes";
+    EXPECT_EQ(tokens_of(back(data / "notes/*.txt")), two);
+    EXPECT_EQ(tokens_of(data / "notes"), two);
+    EXPECT_GT(tokens_of(hidden), 1000u);  // named by somebody
+}
+
+TEST(Windows, TheConsoleKeepsItsCodePage) {
+    TemporaryFolder folder;
+    const Words in_console = {BINARY_DIR "/ctrl_c", folder / "log", "number"};
+    const Words generate = {
+        BINARY_DIR "/generate", "-e", of_bytes, "--tokenizer", "bytes", "--device", "cpu"};
+    EXPECT_EQ(run_program(with(in_console, {program, "--version"})).status, 0);
+    EXPECT_EQ(run_program(with(in_console, {program, "--none"})).status, 1);
+    EXPECT_EQ(run_program(with(in_console, with(generate, {"-n", "3", "text"}))).status, 0);
+    // ended by Ctrl-C, as Windows does it
+    const Words endless = with(generate, {"-n", "100000000", "--ignore-end", "number"});
+    EXPECT_NE(run_program(with(in_console, endless)).status, 77);
+}
+
+TEST(Windows, ControlDAndControlZEndWhatIsTyped) {
+    for (const char* key : {"\x04", "\x1a"}) {
+        const ProgramResult result = run_with_input({BINARY_DIR "/generate", "-e", of_bytes, "--tokenizer",
+                                                     "bytes", "--device", "cpu", "-n", "3", "-i"},
+                                                    "one\r\n" + std::string(key) + "\r\ntwo\r\n");
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_NE(result.err.find("Control-Z and Enter"), std::string::npos) << result.err;
+        EXPECT_EQ(count_lines(result.out), 1) << result.out;
+    }
+}
+
+TEST(Windows, HintsNameNoProgramsOfOtherSystems) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "utf32", {std::string_view("\xff\xfe\0\0a\0\0\0", 8)});
+    const ProgramResult result = prepare({"--out", folder.path, "--name", "x", folder / "utf32"});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(result.err.find("iconv"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("UTF-32"), std::string::npos) << result.err;
+}
