@@ -156,7 +156,7 @@ static bool run_has_begun = false;
 // Runs the steps. Returns the exit status, which is nonzero if a signal stopped the run.
 template <class Real>
 static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer, double peak,
-               Communicator& job) {
+               Communicator& job, const Lease& lease) {
     StepRunner<Real> runner = {.g = g,
                                .optimizer = optimizer,
                                .B = o.batch,
@@ -180,6 +180,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
                      .optimizer = optimizer,
                      .runner = runner,
                      .job = job,
+                     .lease = lease,
                      .peak_rate = peak};
     run_has_begun = true;
     if (job.rank == 0) begin_output(o, inputs, optimizer.share, run.log);
@@ -239,7 +240,7 @@ static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify) {
     Optimizer<Real> optimizer(inputs.config, g.memory, optimizer_options(o), share);
     read_checkpoint(inputs.start.resumed && verify == Verify::when_read,
                     [&] { job.agree([&] { load(o, inputs, g, optimizer, job); }); });
-    if (!o.plans_only()) return run(o, inputs, g, optimizer, peak, job);
+    if (!o.plans_only()) return run(o, inputs, g, optimizer, peak, job, folder.lease);
     print_estimate(o, g, optimizer, inputs, peak);
     return 0;
 }

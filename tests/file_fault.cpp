@@ -9,12 +9,14 @@
 //                         kills the program before the call. "N+" instead of N: this call and all later ones.
 //     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one
 //     FILE_FAULT_INODES=1 each look at a file gives it another number; "spelling": each spelling of its name
+//     FILE_FAULT_LOCKS=0  every lock is granted, as on a network file system that has none
 //     FILE_FAULT_FREE     the number of bytes that the file system of the folder says are free
 //     FILE_FAULT_LOG      a file to which each call is appended, as "CALL NAME"
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -259,6 +261,11 @@ char* realpath(const char* path, char* resolved) {
     if (found && std::string(found).ends_with(listed.substr(listed.rfind('/'))))
         strcpy(found + strlen(found) - name.size(), name.c_str());
     return found;
+}
+
+int flock(int descriptor, int operation) {
+    static const auto real = original<int (*)(int, int)>("flock");
+    return getenv("FILE_FAULT_LOCKS") ? 0 : real(descriptor, operation);
 }
 
 int fsync(int descriptor) {

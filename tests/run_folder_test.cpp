@@ -135,7 +135,7 @@ TEST(RunFolder, FollowsARenamedFolder) {
     write_small(a, 2);
     EXPECT_EQ(append_to_file(a + "/main.log", "line\n"), 5u);
     prune_checkpoints(a, {.newest = 2, .keep = 1});
-    EXPECT_EQ(names_in(a).size(), 5u);  // of b
+    EXPECT_EQ(names_in(a).size(), 6u);  // of b, with the lease
     EXPECT_TRUE(std::filesystem::exists(model_path(b, 2)));
     EXPECT_FALSE(std::filesystem::exists(model_path(b, 1)));
     EXPECT_EQ(read_whole_file(b + "/main.log"), "another run'sline\n");

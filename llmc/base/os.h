@@ -27,6 +27,16 @@ void set_environment(const char* name, const std::string& value);  // Windows: "
 // A path as a word of the system's shell, in quotes where it needs them: for commands to copy.
 std::string shell_word(const std::string& path);
 
+// --- processes ---
+
+int64_t process_id();
+// Where an id names one process: this machine since it started, or this container.
+std::string process_space();
+// Tells a process from earlier ones of its id; empty if unknown.
+std::string process_start(int64_t id);
+// Whether a process that started so is known to have ended. False: it runs, or nothing is known.
+bool has_ended(int64_t id, const std::string& start);
+
 // --- the machine ---
 
 std::string host_name();     // empty if unknown

@@ -9,10 +9,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 // --- the program ---
 
@@ -40,6 +43,34 @@ std::string shell_word(const std::string& path) {
     std::string word = "'";
     for (const char c : path) word += c == '\'' ? "'\\''" : std::string(1, c);
     return word + "'";
+}
+
+// --- processes ---
+
+int64_t process_id() { return getpid(); }
+
+std::string process_space() {
+    std::error_code unknown;
+    std::string boot;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    return boot.empty() ? host_name()
+                        : boot + " " + std::filesystem::read_symlink("/proc/self/ns/pid", unknown).string();
+}
+
+// Linux: the time in /proc, or "Z" or "X" of a process that has ended and was not waited for.
+std::string process_start(int64_t id) {
+    std::ifstream file("/proc/" + std::to_string(id) + "/stat");
+    std::string text, state, start;
+    std::getline(file, text);
+    std::istringstream fields(text.substr(std::min(text.size(), text.rfind(')') + 1)));
+    for (int field = 3; field <= 22; field++) fields >> (field == 3 ? state : start);
+    return state == "Z" || state == "X" ? state : start;
+}
+
+bool has_ended(int64_t id, const std::string& start) {
+    if (kill(pid_t(id), 0) != 0 && errno == ESRCH) return true;
+    const std::string now = process_start(id);
+    return !now.empty() && now != start;
 }
 
 // --- the machine ---

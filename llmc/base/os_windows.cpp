@@ -66,6 +66,32 @@ std::string shell_word(const std::string& path) {
     return is_plain ? path : "\"" + path + "\"";
 }
 
+// --- processes ---
+
+int64_t process_id() { return GetCurrentProcessId(); }
+
+std::string process_space() { return host_name(); }
+
+static HANDLE open_process(int64_t id) {
+    return OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE, FALSE, DWORD(id));
+}
+
+std::string process_start(int64_t id) {
+    const HANDLE process = open_process(id);
+    FILETIME created, others[3];
+    const bool is_known = process && GetProcessTimes(process, &created, &others[0], &others[1], &others[2]);
+    if (process) CloseHandle(process);
+    return is_known ? std::to_string(uint64_t(created.dwHighDateTime) << 32 | created.dwLowDateTime) : "";
+}
+
+bool has_ended(int64_t id, const std::string& start) {
+    const HANDLE process = open_process(id);
+    if (!process) return GetLastError() == ERROR_INVALID_PARAMETER;  // no such process
+    const bool has_exited = WaitForSingleObject(process, 0) == WAIT_OBJECT_0;
+    CloseHandle(process);
+    return has_exited || process_start(id) != start;
+}
+
 // --- the machine ---
 
 static std::string variable(const wchar_t* name) {

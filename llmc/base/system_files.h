@@ -56,6 +56,9 @@ bool lock_file(int descriptor);
 // Also true if the file system cannot do it.
 bool flush_to_disk(int descriptor);
 
+// Sets the time of its last write to now, by the clock of its file system's server. Follows no link.
+bool touch_file(const std::string& path);
+
 bool rename_path(const std::string& from, const std::string& to);  // replaces `to` in one step
 bool unlink_path(const std::string& path);                         // removes a file or a link
 bool make_folder(const std::string& path);

@@ -190,6 +190,11 @@ bool flush_to_disk(int descriptor) {
            errno == ENOSYS || errno == EROFS;
 }
 
+bool touch_file(const std::string& path) {
+    const HeldPath at = place_of(path);
+    return retry([&] { return utimensat(at.folder, at.name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW); }) == 0;
+}
+
 bool rename_path(const std::string& from, const std::string& to) {
     const HeldPath a = place_of(from), b = place_of(to);
     return retry([&] { return renameat(a.folder, a.name.c_str(), b.folder, b.name.c_str()); }) == 0;

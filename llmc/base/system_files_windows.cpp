@@ -176,6 +176,16 @@ bool flush_to_disk(int descriptor) {
     return FlushFileBuffers(handle) || failed();
 }
 
+bool touch_file(const std::string& path) {
+    const HANDLE handle =
+        open_handle(path, FILE_WRITE_ATTRIBUTES, share_all, OPEN_EXISTING, FILE_FLAG_OPEN_REPARSE_POINT);
+    FILETIME time;
+    GetSystemTimeAsFileTime(&time);
+    const bool is_set = handle != INVALID_HANDLE_VALUE && SetFileTime(handle, nullptr, nullptr, &time);
+    if (handle != INVALID_HANDLE_VALUE) CloseHandle(handle);
+    return is_set || failed();
+}
+
 // Virus scanners and indexers open new files for a moment, which keeps others from renaming or removing them.
 template <class Call>
 static bool retry(Call call) {

@@ -240,6 +240,7 @@ static void write_files(const std::string& dir, const Checkpoint& c, Communicato
     });
     together(job, [&] {
         if (!first) return;
+        c.expect_folder();
         write_whole_file(done_path(dir, step), {});
         sync_folder(dir);
     });
@@ -273,13 +274,18 @@ static void write_or_remove(const std::string& dir, const Checkpoint& checkpoint
     const bool first = !job || job->rank == 0;
     try {
         together(job, [&] {
+            if (first) checkpoint.expect_folder();
             if (overwrites || !first) return;
             write_whole_file(mark_path(dir, step), {});
             sync_folder(dir);
         });
         write_files(dir, checkpoint, job);
     } catch (...) {
-        if (!overwrites && first) try_to([&] { delete_checkpoint(dir, step); });
+        if (!overwrites && first)
+            try_to([&] {
+                checkpoint.expect_folder();
+                delete_checkpoint(dir, step);
+            });
         throw;
     }
 }
@@ -290,6 +296,7 @@ void write_checkpoint(const std::string& dir, const Checkpoint& checkpoint, Comm
     int64_t overwrites = 0;
     together(job, [&] {
         if (!first) return;
+        checkpoint.expect_folder();
         create_folders(dir);
         check_room(dir, checkpoint_bytes(checkpoint.config, checkpoint.optimizer, checkpoint.in_bf16));
         overwrites = turn_done_into_mark(dir, step);

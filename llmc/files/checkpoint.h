@@ -6,6 +6,7 @@
 // before anything is allocated from it.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,9 @@ struct Checkpoint {
     const ReadMoment& read_moment;
     bool in_bf16 = false;
     const std::string& run;  // the text of a JSON object
+    // Throws, in the first process, if the folder is another job's by now. Called before anything is written,
+    // before DONE, and before the files of a failed checkpoint are removed.
+    std::function<void()> expect_folder = [] {};
 };
 
 // Writes a whole checkpoint of optimizer.step: creates dir, checks that there is room, removes an older DONE

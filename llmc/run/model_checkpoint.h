@@ -76,10 +76,11 @@ void load_checkpoint(GPT2<Real>& g, const Optimizer<Real>& optimizer, const std:
 // Writes the checkpoint of present.step and prints its name. Error, with no checkpoint, if a value is NaN or
 // infinite: no program would read it. The model's file is in bf16 if the model is,
 // and in fp32 otherwise: llm.c has no files in fp16. All processes of the job call it if each of them holds
-// a part of the moments; otherwise one does.
+// a part of the moments; otherwise one does. `expect_folder` is as in Checkpoint.
 template <class Real>
 void save_checkpoint(const GPT2<Real>& g, const Optimizer<Real>& optimizer, const std::string& folder,
-                     const OptimizerState& present, const RunState& run, Communicator& job) {
+                     const OptimizerState& present, const RunState& run, Communicator& job,
+                     const std::function<void()>& expect_folder) {
     OptimizerState state = present;
     state.share = optimizer.share;
     const uint64_t weight_bytes = std::is_same_v<Real, bf16> ? sizeof(bf16) : sizeof(float);
@@ -110,7 +111,8 @@ void save_checkpoint(const GPT2<Real>& g, const Optimizer<Real>& optimizer, cons
                       .read_tensor = read_tensor,
                       .read_moment = read_moment,
                       .in_bf16 = std::is_same_v<Real, bf16>,
-                      .run = run_state_to_json(run)},
+                      .run = run_state_to_json(run),
+                      .expect_folder = expect_folder},
                      optimizer.share.count > 1 ? &job : nullptr);
     print_line(stdout, "wrote checkpoint %s", model_path(folder, present.step).c_str());
 }

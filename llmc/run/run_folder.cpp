@@ -154,6 +154,7 @@ void RunFolder::open(const std::string& folder) {
     if (!lock_file(held.descriptor))
         fail("-o %s: another train_gpt2 is using this folder; wait for it, or choose another folder",
              folder.c_str());
+    lease.take(folder);
     finish_moving(folder);
     remove_leftovers(folder);
 }

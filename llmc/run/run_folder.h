@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "llmc/base/file.h"
+#include "llmc/run/lease.h"
 
-// A lock on the folder until the object goes. Another program that opens the same folder gets an Error. If
-// the folder is renamed, this program's files stay in it (HeldFolder), and another program may use the path.
+// A lock and a lease on the folder until the object goes. Another program that opens the same folder, on this
+// or another machine, gets an Error. If the folder is renamed, this program's files stay in it (HeldFolder), and another program may use the path.
 struct RunFolder {
     // Creates and locks the folder; waits up to two seconds for a program that is exiting. Then finishes what
     // a killed program began: moving an earlier run aside, writing or deleting a checkpoint.
@@ -23,6 +24,9 @@ struct RunFolder {
 
    private:
     HeldFolder held;
+
+   public:
+    Lease lease;  // of the first process
 };
 
 // Error if one of the inputs, or of the files that match it, has the name of a file of a run in this folder:

@@ -40,6 +40,7 @@ struct Stopped {};
 // Does what is due before the step, then starts it. Returns false if the run ends before it.
 template <class Real>
 bool Run<Real>::advance(int step) {
+    lease.check_soon();
     look_for_signals();
     if (pauses(step)) {
         runner.gather_weights();
@@ -179,7 +180,7 @@ void Run<Real>::write_files(int step, const DataPosition& position, WrittenFor r
                      .validations = validations,
                      .written_for = reason,
                      .tokens = inputs.tokens_before(step)},
-                    job);
+                    job, [this] { lease.check(); });
 }
 
 template <class Real>
@@ -189,6 +190,8 @@ void Run<Real>::save(int step, const DataPosition& position, WrittenFor reason) 
     try {
         write_files(step, position, reason, last_healthy);
     } catch (const DeviceLost&) {
+        throw;
+    } catch (const LostLease&) {
         throw;
     } catch (const std::exception& error) {
         fail("%s; %s", message_for(error).c_str(), where_to_resume().c_str());

@@ -7,6 +7,7 @@
 #include "llmc/distributed/communicator.h"
 #include "llmc/model/schedulers.h"
 #include "llmc/model/train_step.h"
+#include "llmc/run/lease.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/run_plan.h"
 #include "llmc/run/run_setup.h"
@@ -20,7 +21,8 @@ struct Run {
     Optimizer<Real>& optimizer;
     StepRunner<Real>& runner;
     Communicator& job;
-    double peak_rate;  // as in run_plan.h
+    const Lease& lease;  // of the folder
+    double peak_rate;    // as in run_plan.h
     MainLog log = {};
     StepJudge judge = inputs.start.state.judge;
     uint64_t coin_state = inputs.start.state.coin_state;  // before this step's sample, which a resume repeats

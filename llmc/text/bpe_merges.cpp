@@ -46,12 +46,12 @@ struct Change {
     Change* next = nullptr;     // of the same pair in another part
 };
 
-// A pair that waits for its merge.
+// A pair that waits for its merge. The queue moves entries often, so they are small.
 struct Entry {
     uint64_t count;
     Pair pair;
     uint32_t step;  // that queued it
-    WordList words;
+    uint32_t list;  // its words: a place in Part::lists
 
     // Whether it comes after the other one.
     bool operator<(const Entry& other) const {
@@ -76,6 +76,7 @@ struct PairCounts {
         while (slots[i].pair != pair && slots[i].pair != none) i = (i + 1) % slots.size();
         return slots[i];
     }
+    void prefetch(Pair pair) const { __builtin_prefetch(&slots[hash_of(pair) % slots.size()]); }
     Slot& add(Pair pair) {
         if (4 * (used + 1) > 3 * slots.size()) grow();
         Slot& slot = at(pair);
@@ -96,7 +97,7 @@ struct Merging {
     WordList words = {};
 };
 
-struct Part {
+struct alignas(64) Part {
     struct Word {
         uint64_t count;
         size_t begin;
@@ -107,7 +108,8 @@ struct Part {
     std::vector<uint16_t> symbols = {};
 
     std::vector<Change> changes = {};
-    size_t num_changes = 0;  // of this step; the others are reused
+    size_t num_changes = 0;                               // of this step; the others are reused
+    std::vector<std::vector<uint32_t>> changes_for = {};  // by the part whose pairs they concern
     // Of a neighbour's id, its change (1 + its place, 0: none), before and after the merge, left and right.
     std::vector<uint32_t> changed[4];
 
@@ -115,6 +117,8 @@ struct Part {
     std::vector<Entry> queue = {};  // a heap of the entries with at least `least` occurrences, which is small
     std::vector<Entry> rare = {};   // the others
     uint64_t least = UINT64_MAX;
+    std::vector<WordList> lists = {};
+    std::vector<uint32_t> free_lists = {};
     struct Fresh {
         Pair pair;
         Change *first, *last;
@@ -127,14 +131,21 @@ struct Part {
     void merge_word(uint32_t number, const Merging& merging, const std::vector<std::string>& tokens,
                     size_t longest);
     void update(std::vector<Part>& parts, uint32_t step);
-    void push(Entry entry) {
+    void push(const Entry& entry) {
         std::vector<Entry>& to = entry.count >= least ? queue : rare;
-        to.push_back(std::move(entry));
+        to.push_back(entry);
         if (&to == &queue) std::push_heap(queue.begin(), queue.end());
     }
     void queue_rarer(uint64_t lower);
+    // The words of an entry that leaves the queue.
+    WordList take_list(const Entry& entry) {
+        free_lists.push_back(entry.list);
+        return std::move(lists[entry.list]);
+    }
 
    private:
+    uint32_t keep_list(WordList list);
+    void sort_changes();
     Change& new_change(Pair pair);
     Change& change_at(int side, int neighbour, Pair pair);
 };
@@ -188,6 +199,16 @@ void Part::find_first_pairs(int first_byte) {
         change.count += int64_t(words[number].count);
         if (is_new) change.words.push_back(first_word + number);
     });
+    sort_changes();
+}
+
+// The part that counts and queues a pair.
+static size_t owner_of(Pair pair, size_t parts) { return uint64_t(hash_of(pair)) * parts >> 32; }
+
+void Part::sort_changes() {
+    for (std::vector<uint32_t>& list : changes_for) list.clear();
+    for (uint32_t i = 0; i < num_changes; i++)
+        changes_for[owner_of(changes[i].pair, changes_for.size())].push_back(i);
 }
 
 // --- a merge ---
@@ -243,19 +264,43 @@ void Part::merge(const Merging& merging, const std::vector<std::string>& tokens,
         return std::partition_point(merging.words.begin(), merging.words.end(),
                                     [&](uint32_t word) { return word < first; });
     };
-    const uint32_t* const mine = begins_at(first_word);
-    for (const uint32_t* word = mine; word < merging.words.end() && *word < end; word++)
+    // The words lie anywhere in memory: the threads would wait for most of them.
+    const uint32_t *const mine = begins_at(first_word), *const last = begins_at(end);
+    const auto prefetch_word = [&](const uint32_t* word) {
+        if (word < last) __builtin_prefetch(&words[*word - first_word]);
+    };
+    const auto prefetch_symbols = [&](const uint32_t* word) {
+        if (word < last) __builtin_prefetch(&symbols[words[*word - first_word].begin]);
+    };
+    for (int i = 0; i < 16; i++) prefetch_word(mine + i);
+    for (int i = 0; i < 8; i++) prefetch_symbols(mine + i);
+    for (const uint32_t* word = mine; word < last; word++) {
+        prefetch_word(word + 16);
+        prefetch_symbols(word + 8);
         merge_word(*word, merging, tokens, longest);
+    }
     for (size_t i = 0; i < num_changes; i++) *changes[i].index = 0;
+    sort_changes();
+}
+
+uint32_t Part::keep_list(WordList list) {
+    if (free_lists.empty()) {
+        lists.push_back(std::move(list));
+        return uint32_t(lists.size() - 1);
+    }
+    const uint32_t place = free_lists.back();
+    free_lists.pop_back();
+    lists[place] = std::move(list);
+    return place;
 }
 
 // Adds the changes of all parts to the counts of this part's pairs, and queues those that are new in words.
 void Part::update(std::vector<Part>& parts, uint32_t step) {
     const size_t self = size_t(this - parts.data());
-    for (Part& part : parts)
-        for (size_t i = 0; i < part.num_changes; i++) {
+    for (Part& part : parts) {
+        for (const uint32_t i : part.changes_for[self]) counts.prefetch(part.changes[i].pair);
+        for (const uint32_t i : part.changes_for[self]) {
             Change& change = part.changes[i];
-            if (uint64_t(hash_of(change.pair)) * parts.size() >> 32 != self) continue;
             PairCounts::Slot& slot = counts.add(change.pair);
             slot.count += change.count;
             if (change.words.empty()) continue;
@@ -267,6 +312,7 @@ void Part::update(std::vector<Part>& parts, uint32_t step) {
                 last = last->next = &change;
             }
         }
+    }
     for (const Fresh& pair : fresh) {
         PairCounts::Slot& slot = counts.at(pair.pair);
         slot.fresh = 0;
@@ -278,7 +324,7 @@ void Part::update(std::vector<Part>& parts, uint32_t step) {
         uint32_t* to = words_of_pair.size > 1 ? words_of_pair.many.get() : &words_of_pair.one;
         for (const Change* c = pair.first; c; c = c->next)
             to = std::copy(c->words.begin(), c->words.end(), to);
-        push({uint64_t(slot.count), pair.pair, step, std::move(words_of_pair)});
+        push({uint64_t(slot.count), pair.pair, step, keep_list(std::move(words_of_pair))});
     }
     fresh.clear();
 }
@@ -288,7 +334,7 @@ void Part::queue_rarer(uint64_t lower) {
     least = lower;
     std::vector<Entry> all;
     all.swap(rare);
-    for (Entry& entry : all) push(std::move(entry));
+    for (const Entry& entry : all) push(entry);
 }
 
 // --- all merges ---
@@ -302,8 +348,7 @@ struct Learner {
     Merging merging = {};
     uint32_t step = 0;
 
-    void take_words(WordCounts& words);
-    bool pop(Entry& entry);
+    bool pop(Entry& entry, WordList& words);
     bool choose();
     bool merge_rare_pairs();
     void merge_part(Part& part) { part.merge(merging, learning.tokens, learning.max_token_length); }
@@ -312,8 +357,8 @@ struct Learner {
 
 }  // namespace
 
-// The entry that comes first; false: there is none.
-bool Learner::pop(Entry& entry) {
+// The entry that comes first, and its words; false: there is none.
+bool Learner::pop(Entry& entry, WordList& words) {
     for (;;) {
         Part* first = nullptr;
         for (Part& part : parts)
@@ -327,12 +372,15 @@ bool Learner::pop(Entry& entry) {
             continue;
         }
         std::pop_heap(first->queue.begin(), first->queue.end());
-        entry = std::move(first->queue.back());
+        entry = first->queue.back();
         first->queue.pop_back();
         const uint64_t count = uint64_t(first->counts.at(entry.pair).count);
-        if (entry.count == count) return true;
+        if (entry.count == count) {
+            words = first->take_list(entry);
+            return true;
+        }
         entry.count = count;
-        first->push(std::move(entry));
+        first->push(entry);
     }
 }
 
@@ -340,8 +388,9 @@ bool Learner::pop(Entry& entry) {
 bool Learner::choose() {
     if (learning.tokens.size() >= learning.vocab_size) return false;
     Entry entry;
-    if (!pop(entry) || entry.count < 1 || entry.count < learning.min_frequency) return false;
-    merging = {int(entry.pair >> 16), int(entry.pair & 0xffff), 0, std::move(entry.words)};
+    WordList words;
+    if (!pop(entry, words) || entry.count < 1 || entry.count < learning.min_frequency) return false;
+    merging = {int(entry.pair >> 16), int(entry.pair & 0xffff), 0, std::move(words)};
     const std::string text = learning.tokens[merging.left] + learning.tokens[merging.right];
     merging.merged = ids.try_emplace(text, int(learning.tokens.size())).first->second;
     if (size_t(merging.merged) == learning.tokens.size()) learning.tokens.push_back(text);
@@ -353,7 +402,7 @@ bool Learner::choose() {
 // Merges pairs in a few words alone, since threads take longer to wait for each other, up to a pair that is
 // in many; false: there is none.
 bool Learner::merge_rare_pairs() {
-    const uint32_t few = 64;
+    const uint32_t few = 32;
     while (choose()) {
         if (merging.words.size > few) return true;
         for (Part& part : parts) merge_part(part);
@@ -376,6 +425,7 @@ void Learner::run(WordCounts& words) {
         for (size_t p = 0; p < parts.size(); p++) {
             const size_t begin = num_shards * p / parts.size(), end = num_shards * (p + 1) / parts.size();
             parts[p].first_word = uint32_t(first_word[begin]);
+            parts[p].changes_for.resize(parts.size());
             parts[p].words.reserve(first_word[end] - first_word[begin]);
             size_t bytes = 0;
             for (size_t s = begin; s < end; s++) bytes += words.shards[s].bytes.size();
@@ -405,7 +455,9 @@ void Learner::run(WordCounts& words) {
 void learn_merges(WordCounts& words, BpeLearning& learning) {
     if (words.distinct() >= UINT32_MAX)
         fail("the text has %zu distinct words: train the tokenizer on a part of it", words.distinct());
+    learning.tokens.reserve(learning.vocab_size);
     Learner learner = {learning, std::vector<Part>(size_t(omp_get_max_threads()))};
+    learner.ids.reserve(learning.vocab_size);
     for (size_t id = 0; id < learning.tokens.size(); id++)
         if (int(id) >= learning.first_byte || encode_printable(learning.tokens[id]) == learning.tokens[id])
             learner.ids[learning.tokens[id]] = int(id);

@@ -1,0 +1,292 @@
+// The lease of a run's folder: of two jobs, one has it, also where locks exclude nobody.
+#include "llmc/run/lease.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <thread>
+
+#include "llmc/base/clock.h"
+#include "llmc/base/json.h"
+#include "llmc/base/os.h"
+#include "llmc/base/system_files.h"
+#include "llmc/files/checkpoint.h"
+#include "llmc/run/run_folder.h"
+#include "tests/message_of.h"
+#include "tests/small_checkpoint.h"
+#include "tests/tiny_run.h"
+
+static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
+
+static std::string lease_text(int64_t process, const std::string& start, const std::string& of) {
+    return json_text({{"host", "node7"},
+                      {"job", "4711"},
+                      {"process", process},
+                      {"processes_of", of},
+                      {"started", start},
+                      {"since", "2026-01-01 00:00:00 UTC"}}) +
+           "\n";
+}
+
+static const std::string of_another_machine = lease_text(12, "34", "another");
+
+static const Lease::Times quick = {0.02, 0.02, 20};
+
+struct Leases : testing::Test {
+    TemporaryFolder folder;
+    std::string path = folder / "lease.json";
+
+    // What a job prints that takes the lease, or its error; quick, but for a lease that is looked at often.
+    std::string take(int looks = 20) {
+        testing::internal::CaptureStdout();
+        std::string error;
+        {
+            Lease lease;
+            error = message_of([&] { lease.take(folder.path, {0.02, 0.02, looks}); });
+            EXPECT_TRUE(file_exists(path) || is_link(path));
+        }
+        return testing::internal::GetCapturedStdout() + error;
+    }
+};
+
+TEST_F(Leases, GoWithTheirJob) {
+    EXPECT_EQ(take(), "");
+    EXPECT_FALSE(file_exists(path));
+}
+
+TEST_F(Leases, OneThatIsRenewedIsRefused) {
+    Lease held;
+    held.take(folder.path, quick);
+    const std::string said = take();
+    EXPECT_NE(said.find("is using this folder; wait for it, or choose another folder"), std::string::npos)
+        << said;
+    EXPECT_NE(
+        said.find(format_string("process %lld on %s, since ", (long long)process_id(), host_name().c_str())),
+        std::string::npos)
+        << said;
+    held.check();
+}
+
+TEST_F(Leases, OneOfAnotherMachineIsRefusedWhileItsFileChanges) {
+    write_whole_file(path, {of_another_machine});
+    std::atomic<bool> ends = false;
+    std::thread holder([&] {
+        while (!ends) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            touch_file(path);
+        }
+    });
+    const std::string said = take();
+    ends = true;
+    holder.join();
+    EXPECT_NE(said.find("job 4711, process 12 on node7, since 2026-01-01 00:00:00 UTC is using this folder"),
+              std::string::npos)
+        << said;
+    EXPECT_EQ(read_whole_file(path), of_another_machine);
+}
+
+TEST_F(Leases, OneThatDoesNotChangeIsTakenOver) {
+    for (const std::string& text :
+         {of_another_machine, lease_text(process_id(), process_start(process_id()), process_space())}) {
+        write_whole_file(path, {text});
+        const double start = now();
+        const std::string said = take();
+        EXPECT_GT(now() - start, 20 * 0.02);
+        EXPECT_NE(said.find("gives no sign of life: this job takes the folder over"), std::string::npos)
+            << said;
+    }
+}
+
+// Also one that was not waited for, and one whose id another process has by now.
+TEST_F(Leases, OneOfAProcessThatHasEndedIsTakenOverAtOnce) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    siginfo_t info;
+    ASSERT_EQ(waitid(P_PID, id_t(child), &info, WEXITED | WNOWAIT), 0);
+    const std::string before[] = {lease_text(child, "34", process_space()),
+                                  lease_text(process_id(), "34", process_space())};
+    for (const std::string& text : before) {
+        write_whole_file(path, {text});
+        const double start = now();
+        const std::string said = take(100000);
+        EXPECT_LT(now() - start, 5);
+        EXPECT_NE(said.find("job 4711, process"), std::string::npos) << said;
+        EXPECT_NE(said.find("has ended: this job takes the folder over"), std::string::npos) << said;
+        EXPECT_EQ(count_lines(said), 1) << said;
+    }
+    waitpid(child, nullptr, 0);
+    write_whole_file(path, {before[0]});
+    EXPECT_NE(take(100000).find("has ended"), std::string::npos);
+}
+
+TEST_F(Leases, OneThatAKilledJobBeganIsTakenOver) {
+    write_whole_file(path, {});
+    EXPECT_NE(take(100000).find("left by another job"), std::string::npos);
+}
+
+TEST_F(Leases, WhatIsNoneStays) {
+    for (const std::string text : {"{}", "a text", "{\"process\": \"x\"}"}) {
+        write_whole_file(path, {text});
+        EXPECT_NE(take().find("lease.json was not written by this program: move it"), std::string::npos);
+        EXPECT_EQ(read_whole_file(path), text);
+    }
+    std::filesystem::remove(path);
+    std::filesystem::create_symlink(folder / "target", path);
+    EXPECT_NE(take().find("cannot read " + path), std::string::npos);
+    EXPECT_FALSE(file_exists(folder / "target"));
+}
+
+TEST_F(Leases, OneThatSomebodyRemovesIsWrittenAgain) {
+    Lease lease;
+    lease.take(folder.path, quick);
+    const std::string text = read_whole_file(path);
+    std::filesystem::remove(path);
+    lease.check();
+    for (int i = 0; i < 500 && !file_exists(path); i++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(read_whole_file(path), text);
+}
+
+// Neither a checkpoint of its own, nor the files of the other job's.
+TEST_F(Leases, AJobThatLostItsOwnChangesNoCheckpoint) {
+    write_small(folder.path, 4);
+    {
+        Lease lease;
+        lease.take(folder.path, quick);
+        write_whole_file(path, {of_another_machine});
+        for (const int step : {4, 8}) {
+            const std::string error =
+                message_of([&] { write_small(folder.path, step, [&] { lease.check(); }); });
+            EXPECT_NE(error.find("another job has taken this folder over"), std::string::npos) << error;
+        }
+        EXPECT_EQ(list_checkpoints(folder.path), std::vector<int>{4});
+        EXPECT_EQ(names_in(folder.path).size(), 5u);
+        // it is lost while the files are written
+        std::filesystem::remove(path);
+        int calls = 0;
+        EXPECT_NE(message_of([&] {
+                      write_small(folder.path, 8, [&] {
+                          if (++calls == 3) write_whole_file(path, {of_another_machine});
+                          lease.check();
+                      });
+                  }).find("has taken this folder over"),
+                  std::string::npos);
+        EXPECT_EQ(calls, 4);
+        EXPECT_EQ(list_checkpoints(folder.path), std::vector<int>{4});
+        EXPECT_TRUE(file_exists(model_path(folder.path, 8))) << "the files may be the other job's";
+        for (int i = 0; i < 500 && message_of([&] { lease.check_soon(); }).empty(); i++)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        EXPECT_NE(message_of([&] { lease.check_soon(); }).find("has taken this folder over"),
+                  std::string::npos);
+    }
+    EXPECT_EQ(read_whole_file(path), of_another_machine);
+}
+
+// --- runs of the program, whose locks exclude nobody ---
+
+struct Jobs : Leases {
+    Data data;
+    std::string output = data / "out";
+
+    std::vector<std::string> command(const std::vector<std::string>& options) const {
+        return with({"env",
+                     "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
+                     "FILE_FAULT_LOCKS=0",
+                     "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0",
+                     program,
+                     "-i",
+                     data.train,
+                     "-j",
+                     data.val,
+                     "-e",
+                     tiny,
+                     "-b",
+                     "3",
+                     "-t",
+                     "17",
+                     "-s",
+                     "0",
+                     "-v",
+                     "0",
+                     "--device",
+                     "cpu",
+                     "-o",
+                     output,
+                     "-y",
+                     "1",
+                     "-nk",
+                     "2"},
+                    options);
+    }
+};
+
+// A job that runs for a long time, until the test ends it.
+struct LongJob {
+    ProgramResult result;
+    std::thread thread;
+
+    explicit LongJob(const Jobs& jobs)
+        : thread([&] {
+              result = run_program(jobs.command({"-x", "10000000", "-n", "20"}));
+          }) {
+        for (int i = 0; i < 3000 && list_checkpoints(jobs.output).empty(); i++)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ~LongJob() { thread.join(); }
+};
+
+static pid_t process_of(const std::string& lease) { return read_json_object(lease)["process"].get<pid_t>(); }
+
+TEST_F(Jobs, TheSecondIsRefusedAndAKilledOneIsResumedAtOnce) {
+    const std::string lease = output + "/lease.json";
+    {
+        LongJob first(*this);
+        ASSERT_TRUE(file_exists(lease));
+        const ProgramResult second = run_program(command({"-x", "40"}));
+        EXPECT_EQ(second.status, 1) << second.out;
+        EXPECT_EQ(count_lines(second.err), 1) << second.err;
+        EXPECT_NE(second.err.find("is using this folder; wait for it, or choose another folder"),
+                  std::string::npos)
+            << second.err;
+        for (const std::string reader : {"generate", "eval"}) {
+            const ProgramResult result =
+                run_program({BINARY_DIR "/" + reader, "-e", output, "--device", "cpu"});
+            EXPECT_EQ(result.err.find("is using this folder"), std::string::npos) << result.err;
+        }
+        EXPECT_EQ(run_program({program, "--plot", output}).status, 0);
+        EXPECT_EQ(run_program({program, "-e", output, "--export", "hf", data / "hf"}).status, 0);
+        kill(process_of(lease), SIGKILL);
+    }
+    const int newest = list_checkpoints(output).front();
+    const double start = now();
+    const ProgramResult next = run_program(command({"-x", std::to_string(newest + 3)}));
+    EXPECT_LT(now() - start, 30);  // a lease of another machine's takes a minute
+    EXPECT_EQ(next.status, 0) << next.err;
+    EXPECT_NE(next.out.find("has ended: this job takes the folder over"), std::string::npos) << next.out;
+    EXPECT_NE(next.out.find(format_string("at step %d", newest)), std::string::npos) << next.out;
+    EXPECT_FALSE(file_exists(lease));
+}
+
+// As after a machine that was suspended for minutes.
+TEST_F(Jobs, OneThatLostItsLeaseEndsWithoutACheckpoint) {
+    std::string before;
+    {
+        LongJob first(*this);
+        const pid_t process = process_of(output + "/lease.json");
+        kill(process, SIGSTOP);
+        write_whole_file(output + "/lease.json", {of_another_machine});
+        for (const int step : list_checkpoints(output)) before += " " + std::to_string(step);
+        kill(process, SIGCONT);
+        first.thread.join();
+        first.thread = std::thread([] {});
+        EXPECT_EQ(first.result.status, 1) << first.result.out;
+        EXPECT_EQ(count_lines(first.result.err), 1) << first.result.err;
+        EXPECT_NE(first.result.err.find("another job has taken this folder over"), std::string::npos)
+            << first.result.err;
+    }
+    std::string after;
+    for (const int step : list_checkpoints(output)) after += " " + std::to_string(step);
+    EXPECT_EQ(before, after);
+    EXPECT_EQ(read_whole_file(output + "/lease.json"), of_another_machine);
+}
