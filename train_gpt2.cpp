@@ -296,6 +296,7 @@ static void plan_without_tokens(Options& o, const TextTokens& tokens) {
         o.total_batch > 0 ? uint64_t(o.total_batch) : uint64_t(o.global_batch()) * o.sequence;
     if (o.epochs > 0 && per_step > 0)
         o.max_steps = int(std::clamp(o.epochs * double(tokens.train_tokens / per_step), 1.0, 1e9));
+    o.expected_tokens = tokens.of_sources;
     o.train_data = o.val_data = {};
 }
 
@@ -312,7 +313,7 @@ static double time_step(Options o, LaunchPad* pad, Communicator& job, const Text
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
     Optimizer<Real> optimizer(config, g.memory, optimizer_options(o), share_of_process(o, job));
     initialize_parameters(config, o.seed, parameter_writer(g, &optimizer));
-    std::optional<DataLoader> no_data;
+    std::optional<Mixture> no_data;
     // 0: -d is no multiple of the batch, which is refused later
     const int micro_steps =
         std::max(1, recipe.shape.tokens_per_step / (o.batch * o.sequence * o.num_processes));
@@ -363,7 +364,7 @@ static void print_choices(Options o, const TextTokens& tokens, LaunchPad* pad,
 // Prepares the tokens of --text and chooses options: first for the expected number of tokens, so that wrong
 // options are refused before anything is written, then for those that were prepared.
 static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
-    uint64_t bytes = 0;
+    std::vector<uint64_t> bytes;
     TextTokens tokens;
     if (pad && pad->limits().bf16_fragment) o.sources.choose(o.precision, StoredType::bf16);
     job.agree([&] {

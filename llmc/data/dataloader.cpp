@@ -32,7 +32,7 @@ static std::vector<Shard> group_shards(const std::vector<TokenShard>& files, uin
 }
 
 DataLoader::DataLoader(const std::vector<std::string>& patterns, int B, int T, int vocab_size,
-                       bool should_shuffle, uint64_t seed)
+                       bool should_shuffle, uint64_t seed, bool may_repeat)
     : batch_tokens(uint64_t(B) * T),
       sample_tokens(should_shuffle ? uint64_t(T) : batch_tokens),
       vocab(vocab_size) {
@@ -43,7 +43,7 @@ DataLoader::DataLoader(const std::vector<std::string>& patterns, int B, int T, i
         tokens += shard.num_tokens;
         targets += shard.num_targets();
     }
-    if (targets < batch_tokens) {
+    if (targets < (may_repeat ? 1 : batch_tokens)) {
         const bool one_fits = targets >= uint64_t(T);
         fail("'%s' holds %llu tokens, but a batch of %d x %d needs %llu; use %s or more text",
              joined(patterns, "', '").c_str(), (unsigned long long)tokens, B, T,
@@ -141,8 +141,9 @@ std::vector<Piece> DataLoader::take_batch(int& fresh) {
         missing -= pieces.back().count;
     }
     fresh = int(batch_tokens - missing);
-    for (uint64_t number = 0; missing > 0; number++) {  // fill up the epoch's last batch
-        const uint64_t count = std::min(missing, (*shards)[number].num_targets());
+    for (uint64_t i = 0; missing > 0; i++) {  // fill up the epoch's last batch
+        const uint64_t number = i % shards->size(),
+                       count = std::min(missing, (*shards)[number].num_targets());
         if (count > 0) pieces.push_back({number, 0, count});
         missing -= count;
     }
@@ -185,7 +186,7 @@ static Batch read_batch(DataLoader::Shards shards, std::vector<Piece> pieces, in
 // Starts reading the batch after this one if it consists of the shard's next samples, as nearly always.
 void DataLoader::prefetch() {
     const uint64_t count = batch_tokens / at.sample_tokens;
-    if (batch_tokens % at.sample_tokens || at.token_in_sample > 0 ||
+    if (!prefetches || batch_tokens % at.sample_tokens || at.token_in_sample > 0 ||
         at.current_sample + count > num_samples())
         return;
     for (uint64_t i = at.current_sample; i < at.current_sample + count; i++)
@@ -204,6 +205,11 @@ int DataLoader::next_batch(int* inputs, int* targets, int rank, int num_processe
     std::copy_n(batch.targets.begin() + first, slice, targets);
     prefetch();
     return std::clamp(fresh - first, 0, slice);
+}
+
+void DataLoader::skip(uint64_t count) {
+    int fresh;
+    for (uint64_t i = 0; i < count; i++) take_batch(fresh);
 }
 
 // Whether values are 0..size-1 in some order.

@@ -21,9 +21,10 @@ struct DataLoader {
     // Opens all shards that match the glob patterns (in their order, sorted by name), checks their headers
     // and lengths, and starts before the first batch. A shard too small for one batch is joined to its
     // neighbour. Error if nothing matches, a file is not a token shard, or all of them together hold fewer
-    // than B*T + 1 tokens. Tokens must be < vocab_size; this is checked as they are read.
+    // than B*T + 1 tokens, unless a batch `may_repeat` them. Tokens must be < vocab_size; this is checked as
+    // they are read.
     DataLoader(const std::vector<std::string>& patterns, int B, int T, int vocab_size, bool should_shuffle,
-               uint64_t seed = 42);
+               uint64_t seed = 42, bool may_repeat = false);
     DataLoader(const std::string& pattern, int B, int T, int vocab_size, bool should_shuffle,
                uint64_t seed = 42)
         : DataLoader(std::vector{pattern}, B, T, vocab_size, should_shuffle, seed) {}
@@ -35,6 +36,8 @@ struct DataLoader {
     // Several processes draw the same batches: each copies its share of the sequences, and counts the new
     // tokens in that.
     int next_batch(int* inputs, int* targets, int rank = 0, int num_processes = 1);
+
+    void skip(uint64_t batches);  // draws them without reading
 
     // Returns to the first shard; when shuffling, draws a new epoch's order.
     void reset();
@@ -64,6 +67,8 @@ struct DataLoader {
     };
     using Shards = std::shared_ptr<const std::vector<Shard>>;
     const std::vector<Shard>& all_shards() const { return *shards; }
+
+    bool prefetches = true;
 
    private:
     uint64_t shard_number() const;

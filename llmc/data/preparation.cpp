@@ -249,6 +249,7 @@ static std::string trained_file(const std::string& prefix, const char* type) {
 
 static Tokenizer find_tokenizer(const PreparationOptions& options, const std::vector<std::string>& files) {
     const std::optional<BpeOptions> asked = parse_bpe(options.tokenizer);
+    if (options.trained) return options.trained->copy();
     if (!asked) return open_tokenizer(options.tokenizer);
     BpeOptions bpe = options.bpe;
     bpe.vocab_size = asked->vocab_size;

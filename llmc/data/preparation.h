@@ -15,6 +15,7 @@ struct PreparationOptions : TextOptions {
     std::vector<std::string> files_from;  // files with more names, one per line
     std::string tokenizer = "bytes";      // a tokenizer's file, or "bpe:4096": trained on the text
     BpeOptions bpe = {};                  // of "bpe:4096"; the size is that of the name
+    const Tokenizer* trained = nullptr;   // instead of training one on this text
     std::string out, name;                // the shards are OUT/NAME_train.bin and OUT/NAME_val.bin
     uint64_t val_tokens = 0;              // the first so many tokens are for validation
     double val_fraction = 0;              // or this fraction, drawn with `seed` from all of the text

@@ -18,6 +18,15 @@ std::vector<SavedShard> shards_of(const DataLoader& loader) {
     return found;
 }
 
+std::vector<SavedShard> shards_of(const Mixture& mixture) {
+    std::vector<SavedShard> all;
+    for (const DataLoader& loader : mixture.loaders) {
+        const std::vector<SavedShard> shards = shards_of(loader);
+        all.insert(all.end(), shards.begin(), shards.end());
+    }
+    return all;
+}
+
 // Shards of several folders may have the same name: prefers the one with the same content. -1: none has it.
 static int find(const std::vector<SavedShard>& shards, const SavedShard& wanted) {
     auto at = std::find(shards.begin(), shards.end(), wanted);

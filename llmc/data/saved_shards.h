@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "llmc/data/dataloader.h"
+#include "llmc/data/mixture.h"
 
 // A shard as a checkpoint names it: a file, or the first of several small files read as one shard.
 struct SavedShard {
@@ -15,6 +15,7 @@ struct SavedShard {
 };
 
 std::vector<SavedShard> shards_of(const DataLoader& loader);
+std::vector<SavedShard> shards_of(const Mixture& mixture);
 
 // Translates a position saved under saved_shards into the loader's shards. Shards already read and the
 // current one keep their order, as far as they still exist; the other old shards follow, then the new ones.

@@ -61,9 +61,10 @@ static std::string row(const char* name, const std::string& value) {
 }
 
 static std::string data_name(const KnownRun& run, const char* option) {
-    return fs::path(recorded_option(run.state, option, run_path(run.folder, run.step)))
-        .filename()
-        .generic_string();
+    std::vector<std::string> names =
+        lines_of(recorded_option(run.state, option, run_path(run.folder, run.step)));
+    for (std::string& name : names) name = fs::path(name).filename().generic_string();
+    return joined(names, ", ");
 }
 
 static std::string training_table(const KnownRun& run) {

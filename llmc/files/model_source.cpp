@@ -7,6 +7,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/toml.h"
 #include "llmc/base/utf8.h"
 #include "llmc/files/checkpoint.h"
@@ -20,9 +21,9 @@ std::string recorded_option(const nlohmann::json& run, const std::string& name, 
         if (!line.is_string() || !line.get<std::string>().starts_with(name)) continue;
         try {
             for (const TomlEntry& entry : read_toml(line.get<std::string>(), path))
-                if (entry.name == name && entry.values.size() == 1)
-                    return entry.values[0] == "-1" ? "" : entry.values[0];  // -1: chosen by the program
-        } catch (const Error&) {                                            // somebody else wrote it
+                if (const std::string text = joined(entry.values, "\n"); entry.name == name)
+                    return text == "-1" ? "" : text;  // -1: chosen by the program
+        } catch (const Error&) {                      // somebody else wrote it
         }
     }
     return "";

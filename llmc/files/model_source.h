@@ -37,8 +37,8 @@ void read_found_model(ModelSource& model, const std::function<void()>& read);
 // The model's shape, from its file or descriptor.
 ModelConfig read_shape(const ModelSource& model);
 
-// The value of an option in a run's JSON object, which is in the file `path`; "" if it is not there or was
-// not given.
+// The value of an option in a run's JSON object, which is in the file `path`, of a list a line each; "" if it
+// is not there or was not given.
 std::string recorded_option(const nlohmann::json& run, const std::string& name, const std::string& path);
 
 // The positions that may be used: those after the longest sequences of its training are still random.

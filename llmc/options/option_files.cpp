@@ -4,6 +4,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/system_files.h"
 #include "llmc/base/toml.h"
+#include "llmc/data/weighted_path.h"
 #include "llmc/files/model_source.h"
 #include "llmc/options/recipe.h"
 #include "llmc/text/bpe_trainer.h"
@@ -51,8 +52,9 @@ static std::string value_in_file(const Option& option, const std::string& value,
     if (!is_path(option, value) && !is_model) return value;
     const std::string in_folder = path_in(fs::path(path).parent_path(), option, value).generic_string();
     if (is_model) return !is_descriptor(value) && names_model_file(in_folder) ? in_folder : value;
+    const std::string named = option.is_list() ? weighted_path(in_folder).path : in_folder;
     const bool is_there =
-        option.path == PathKind::pattern ? !matching_paths(in_folder).empty() : file_exists(in_folder);
+        option.path == PathKind::pattern ? !matching_paths(named).empty() : file_exists(named);
     return is_there ? in_folder : value;
 }
 

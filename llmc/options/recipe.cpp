@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "llmc/base/error.h"
+#include "llmc/data/weighted_path.h"
 #include "llmc/files/model_source.h"
 #include "llmc/launchpad/launchpad.h"
 #include "llmc/options/train_options.h"
@@ -30,10 +31,22 @@ static int vocab_size_of(const Options& o) {
     return open_tokenizer(o.tokenizer).vocab_size();
 }
 
+// How much of the texts of a mixture counts: a source with a large share of the steps is repeated more often
+// than all texts are on average. The repeats are those of one text of 1 / (sum of share^2 / size). 1: one
+// source.
+static double worth_of_mixture(const Options& o, const TextTokens& tokens) {
+    const std::vector<double> shares = shares_of(o.text);
+    double sum = 0;
+    for (size_t i = 0; i < shares.size(); i++)
+        sum += shares[i] * shares[i] / double(std::max<uint64_t>(tokens.of_sources.at(i), 1));
+    return sum > 0 ? 1 / sum / double(std::max<uint64_t>(tokens.train_tokens, 1)) : 1;
+}
+
 static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const LaunchPad* pad) {
+    const double worth = worth_of_mixture(o, tokens);
     const bool are_known = tokens.are_counted || finetunes(o);
-    RuleInputs in = {.text_bytes = tokens.bytes,
-                     .train_tokens = are_known ? tokens.train_tokens : 0,
+    RuleInputs in = {.text_bytes = uint64_t(worth * double(tokens.bytes)),
+                     .train_tokens = are_known ? uint64_t(worth * double(tokens.train_tokens)) : 0,
                      .val_tokens = are_known ? tokens.val_tokens : 0,
                      .val_bytes = tokens.val_bytes,
                      .seconds = 60.0 * o.minutes,
@@ -43,8 +56,8 @@ static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const La
     in.sequence = if_given(o.sequence);
     in.tokens_per_step = std::max(0, if_given(o.total_batch));
     in.steps = std::max(0, if_given(o.max_steps));
-    in.epochs = if_given(o.epochs);
-    if (o.is_given(o.max_steps) && o.max_steps < 0 && in.epochs == 0) in.epochs = 1;  // -x -1
+    in.epochs = if_given(o.epochs) / worth;                                                   // of all texts
+    if (o.is_given(o.max_steps) && o.max_steps < 0 && in.epochs == 0) in.epochs = 1 / worth;  // -x -1
     if (o.is_given(o.model)) {
         const ModelSource model = find_model(o.model);
         const ModelConfig config = read_shape(model);
@@ -145,7 +158,7 @@ std::string describe_shape(const TextRecipe& r) {
 std::string describe(const Options& o, const TextTokens& tokens, const TextRecipe& r) {
     std::string text =
         format_string("%s; %d steps read %.3g MB of text %.3g times", describe_shape(r).c_str(), r.steps,
-                      double(tokens.bytes) / 1e6, r.epochs);
+                      double(tokens.bytes) / 1e6, r.epochs * worth_of_mixture(o, tokens));
     if (r.step_seconds > 0) text += format_string(" in %.3g minutes", r.seconds() / 60);
     const bool is_long =
         o.is_given(o.max_steps) || o.is_given(o.epochs) || r.seconds() >= 0.8 * 60 * o.minutes;

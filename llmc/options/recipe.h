@@ -16,9 +16,10 @@ inline constexpr const char* tokens_folder = "tokens";
 struct TextTokens {
     std::vector<std::string> train, val;  // patterns, as -i and -j take them
     uint64_t train_tokens = 0, val_tokens = 0;
-    uint64_t bytes = 0;        // of the text, without validation
-    uint64_t val_bytes = 0;    // about
-    bool are_counted = false;  // false: not prepared yet, and estimated
+    uint64_t bytes = 0;                     // of the text, without validation
+    uint64_t val_bytes = 0;                 // about
+    bool are_counted = false;               // false: not prepared yet, and estimated
+    std::vector<uint64_t> of_sources = {};  // training tokens of each source of a mixture
 };
 
 // Whether -e names a model that is trained already.

@@ -9,6 +9,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/os.h"
+#include "llmc/data/weighted_path.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
 #include "llmc/options/option_files.h"
@@ -22,12 +23,17 @@ namespace fs = std::filesystem;
 static void add_data_options(OptionTable& t, Options& o) {
     t.group = "Data and model";
     t.add("-i,--train-data train data train-file", o.train_data,
-          "training tokens: llm.c's shards, a file or a quoted glob pattern; may be repeated")
+          "training tokens: llm.c's shards, a file or a quoted glob pattern; may be repeated, with weights "
+          "that mix "
+          "them, as in a.bin:0.7")
         .is(PathKind::pattern);
-    t.add("-j,--val-data val validation-file", o.val_data, "validation tokens, likewise")
+    t.add("-j,--val-data val validation-file", o.val_data,
+          "validation tokens, likewise; of a mixture, one for each -i")
         .is(PathKind::pattern);
     t.add("--text", o.text,
-          "instead of -i and -j: a text file, a folder, or 'stories', a generated corpus; may be repeated")
+          "instead of -i and -j: a text file, a folder, or 'stories', a generated corpus; may be repeated, "
+          "with "
+          "weights that mix the texts, as in novels.txt:0.7")
         .is(PathKind::text);
     t.add(
          "-e,--model layers n-layer n-head n-embd init-from checkpoint model-name model-path "
@@ -242,7 +248,8 @@ static void fill_in_defaults(Options& o) {
 static void choose_folder(OptionTable& table, const Options& o) {
     if (o.text.empty() || o.is_given(o.output)) return;
     std::string name;
-    for (const std::string& text : o.text) name += whole_path(text).stem().generic_string() + '-';
+    for (const std::string& text : without_weights(o.text))
+        name += whole_path(text).stem().generic_string() + '-';
     name = o.is_stories() ? o.text[0] : name.substr(0, 100) + "text";
     for (char& c : name)
         if (uint8_t(c) < 0x80 && !isalnum(uint8_t(c)) && !strchr("._-", c)) c = '_';
@@ -305,10 +312,12 @@ static std::string shown_or_none(const Option& row) {
 
 // Error if an option says how files are read, and there are none to read.
 static void refuse_text_options(const OptionTable& table, const Options& o) {
-    if (o.text.size() > 1 && std::count(o.text.begin(), o.text.end(), "stories"))
+    const std::vector<std::string> texts = without_weights(o.text);
+    if (!o.is_stories() && std::count(texts.begin(), texts.end(), "stories"))
         fail(
             "--text stories is a generated corpus: give it alone, or write it to a file with make_corpus and "
             "name that file");
+    shares_of(o.text);  // an Error if a weight is wrong
     for (const Option& row : table.rows)
         if (row.is_fixed && !o.has_text() && !shown_or_none(row).starts_with("no "))
             fail("%s says how a text is read: name a file or folder with --text", row.shown().c_str());
@@ -364,6 +373,14 @@ static void check_export(const Options& o) {
         fail("--export writes the model of -e: name a run's folder or a model's file, as in -e runs/my");
 }
 
+// Error if a weight is wrong, or if it is not clear whose validation data -j is.
+static void check_mixture(const Options& o) {
+    const size_t sources = shares_of(o.train_data).size(), validated = o.val_data.size();
+    if (sources > 0 && validated > 1 && validated != sources)
+        fail("-j: %zu patterns for the %zu sources of -i: give one for each of them, or one for all",
+             validated, sources);
+}
+
 static void check_batch(const Options& o) {
     const int64_t sequences = int64_t(std::max(1, o.batch)) * o.num_processes;
     if (sequences > (1 << 30) / o.sequence)
@@ -384,6 +401,7 @@ static void check_options(const Options& o) {
     if (asks_for_minutes && o.text.empty())
         fail("no --text: --minutes chooses a run on a text; -x or --epochs say how long other runs are");
     if (o.val_data.empty() && o.overfit) fail("-a 1 trains on validation data: give token shards with -j");
+    check_mixture(o);
     check_batch(o);
     if (o.val_batches == 0 && o.val_every)
         fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");

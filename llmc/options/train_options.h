@@ -71,8 +71,9 @@ struct Options {
     // its device resumes.
     int num_processes = 1, process_rank = 0;
     bool retries = false;
-    int num_nodes = 1;                    // machines; set after parsing
-    std::string expected_data = "";       // a dry run of --text: the tokens that the run would have
+    int num_nodes = 1;                           // machines; set after parsing
+    std::string expected_data = "";              // a dry run of --text: the tokens that the run would have
+    std::vector<uint64_t> expected_tokens = {};  // and those of each source of a mixture
     std::vector<std::string> notes = {};  // lines to print: options without effect, from a file or chosen
 
     bool is_given(const auto& value) const { return sources.is_given(value); }

@@ -11,7 +11,7 @@
 // Mean seconds of a step of so many micro-batches, at a learning rate of 0.
 template <class Real>
 double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
-                         std::optional<DataLoader>& loader, int micro_steps) {
+                         std::optional<Mixture>& loader, int micro_steps) {
     StepRunner<Real> runner = {
         .g = g, .optimizer = optimizer, .B = o.batch, .T = o.sequence, .micro_steps = micro_steps};
     runner.prepare();

@@ -85,9 +85,8 @@ OptimizerShare share_of_process(const Options& o, const Communicator& job) {
     return {job.local_rank * job.num_nodes + job.node, job.size, o.optimizer};
 }
 
-static void add_data(NamedTexts& all, const char* what, const std::optional<DataLoader>& loader) {
-    if (!loader) return;
-    for (const SavedShard& shard : shards_of(*loader))
+static void add_data(NamedTexts& all, const char* what, const std::vector<SavedShard>& shards) {
+    for (const SavedShard& shard : shards)
         all.emplace_back(what,
                          format_string("%s %s of %llu tokens with the checksum %s", what, shard.name.c_str(),
                                        (unsigned long long)shard.tokens, shard.checksum.c_str()));
@@ -122,8 +121,8 @@ static NamedTexts description(const Options& o, const RunInputs& inputs, Communi
         all.emplace_back(what, what + " with the checksum " + checksum_of_file(path));
     };
     all.emplace_back("start", format_string("starts at step %d", inputs.start.step));
-    add_data(all, "training data", inputs.loader);
-    add_data(all, "validation data", inputs.val);
+    if (inputs.loader) add_data(all, "training data", shards_of(*inputs.loader));
+    for (const DataLoader& val : inputs.val) add_data(all, "validation data", shards_of(val));
     const std::string weights = checksum_of_weights(o, inputs, job);
     if (!weights.empty()) all.emplace_back("weights", "weights with the checksum " + weights);
     const std::string state = run_path(o.output, inputs.start.step);  // has the checksums of its other files

@@ -4,7 +4,9 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/os.h"
+#include "llmc/data/weighted_path.h"
 #include "llmc/launchpad/peak.h"
+#include "llmc/run/loss_plot.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/run_setup.h"
 
@@ -35,6 +37,23 @@ MemoryRoom room_of_device(uint64_t bytes) {
             format_string("a device of %s", gib(bytes).c_str())};
 }
 
+std::vector<std::string> source_names(const Options& o) {
+    return distinct_names(without_weights(o.text.empty() ? o.train_data : o.text));
+}
+
+// How often each source of a mixture is read.
+static void print_sources(const Options& o, const RunInputs& inputs) {
+    const std::vector<std::string> names = source_names(o);
+    const std::vector<double> shares = inputs.loader ? inputs.loader->shares : shares_of(o.text);
+    const double read = double(inputs.length.max_steps) * inputs.length.tokens_per_step;
+    for (size_t i = 0; i < shares.size(); i++) {
+        const uint64_t tokens = inputs.loader ? inputs.loader->loaders[i].num_tokens() : o.expected_tokens[i];
+        print_line(stdout, "source %s: %.4g%% of the tokens of a step; its %llu are read %.3g times",
+                   names[i].c_str(), 100 * shares[i], (unsigned long long)tokens,
+                   shares[i] * read / double(std::max<uint64_t>(tokens, 1)));
+    }
+}
+
 void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& need) {
     const ModelConfig& c = inputs.config;
     const bool master = o.master_weights && o.precision != StoredType::fp32;
@@ -46,8 +65,10 @@ void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& nee
         printf("data: %llu training tokens", static_cast<unsigned long long>(inputs.loader->num_tokens()));
     else
         printf("data: %s", o.expected_data.empty() ? "none" : o.expected_data.c_str());
-    if (inputs.val) {
-        const uint64_t all = inputs.val->num_tokens(), read = validation_tokens(o, *inputs.val);
+    if (!inputs.val.empty()) {
+        uint64_t all = 0;
+        for (const DataLoader& val : inputs.val) all += val.num_tokens();
+        const uint64_t read = validation_tokens(o, inputs.val);
         printf(", %llu validation tokens", static_cast<unsigned long long>(all));
         if (read < all && o.val_every)
             printf(", of which a validation reads %llu (-m %d; -m -1: all, whatever -b)",
@@ -61,6 +82,7 @@ void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& nee
            o.sequence, inputs.length.tokens_per_step);
     if (inputs.loader || o.max_steps >= 0) printf(", %d steps", inputs.length.max_steps);
     printf("\n");
+    print_sources(o, inputs);
     printf("memory: %s\n", need.by_kind.c_str());
 }
 

@@ -73,6 +73,9 @@ uint64_t host_room(const LaunchPad* pad, int processes);
 // Of a GPU with so much memory of its own, which need not be there.
 MemoryRoom room_of_device(uint64_t bytes);
 
+// The shortest names that tell the sources of a mixture apart.
+std::vector<std::string> source_names(const Options& o);
+
 // Prints the model, the data, the batch and the memory.
 void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& need);
 

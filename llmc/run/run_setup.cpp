@@ -13,6 +13,7 @@
 #include "llmc/base/toml.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/data/sidecar.h"
+#include "llmc/data/weighted_path.h"
 #include "llmc/files/model_file.h"
 #include "llmc/model/schedulers.h"
 #include "llmc/options/option_files.h"
@@ -21,7 +22,7 @@
 
 // All patterns of shards.
 static std::vector<std::string> data_of(const Options& o) {
-    std::vector<std::string> all = o.train_data;
+    std::vector<std::string> all = without_weights(o.train_data);
     all.insert(all.end(), o.val_data.begin(), o.val_data.end());
     return all;
 }
@@ -155,37 +156,92 @@ static void check_resume(const Options& o, const Start& start, int max_steps) {
 
 // --- data ---
 
+static Mixture training_data(const Options& o, int vocab_size) {
+    const int B = o.global_batch(), T = o.sequence;
+    if (o.overfit) return Mixture(DataLoader(o.val_data, B, T, vocab_size, false));
+    const std::vector<std::string> patterns = without_weights(o.train_data);
+    const std::vector<double> shares = shares_of(o.train_data);
+    return shares.empty() ? Mixture(DataLoader(patterns, B, T, vocab_size, true, o.seed))
+                          : Mixture(patterns, shares, B, T, vocab_size, o.seed);
+}
+
+static std::string describe_shares(const std::vector<double>& shares) {
+    std::string text;
+    for (const double share : shares) text += format_string("%s%.4g", text.empty() ? "" : ", ", share);
+    return text.empty() ? "one source without a weight" : "sources with the shares " + text;
+}
+
+// A mixture continues only as it began: with other sources, it would be another one.
+static void check_same_mixture(const Options& o, const Start& start, const Mixture& mixture) {
+    const char* what_to_do = "resume with the run's own, or start a new run from its model with -e";
+    const SavedMixture& saved = start.state.mixture;
+    if (saved.shares != mixture.shares)
+        fail("-i names %s, and the run in %s has %s: %s", describe_shares(mixture.shares).c_str(),
+             o.output.c_str(), describe_shares(saved.shares).c_str(), what_to_do);
+    if (mixture.shares.empty()) return;
+    if (start.state.shards != shards_of(mixture))
+        fail("-i: the sources have other shards than when the run in %s was saved: %s", o.output.c_str(),
+             what_to_do);
+    if (start.state.chunk_tokens != uint64_t(o.sequence))
+        fail("-t %d: the run in %s mixes sequences of %llu tokens: %s", o.sequence, o.output.c_str(),
+             (unsigned long long)start.state.chunk_tokens, what_to_do);
+}
+
 // The loader continues where the run in the checkpoint stopped.
-static std::optional<DataLoader> open_training_data(const Options& o, int vocab_size, const Start& start) {
+static std::optional<Mixture> open_training_data(const Options& o, int vocab_size, const Start& start) {
     if (o.plans_only() && (o.overfit ? o.val_data : o.train_data).empty()) return std::nullopt;
-    DataLoader loader =
-        o.overfit ? DataLoader(o.val_data, o.global_batch(), o.sequence, vocab_size, false)
-                  : DataLoader(o.train_data, o.global_batch(), o.sequence, vocab_size, true, o.seed);
-    if (!start.resumed) return loader;
+    Mixture data = training_data(o, vocab_size);
+    if (!start.resumed) return data;
+    check_same_mixture(o, start, data);
+    if (!data.shares.empty()) {
+        data.skip(start.state.mixture.sequences);
+        return data;
+    }
     DataPosition at = start.optimizer.data;
     at.sample_tokens = start.state.chunk_tokens;  // 0 in a checkpoint of llm.c: as in this run
     at.token_in_sample = start.state.token_in_sample;
-    loader.resume(fit_position(at, start.state.shards, loader));
-    return loader;
+    data.resume({.of = {fit_position(at, start.state.shards, data.loaders[0])}, .drawn = {}});
+    return data;
+}
+
+// Of a mixture, those of each source, or of all.
+static std::vector<DataLoader> open_validation_data(const Options& o, int vocab_size) {
+    std::vector<DataLoader> loaders;
+    const int B = o.global_batch(), T = o.sequence;
+    const bool is_of_sources = o.val_data.size() > 1 && !o.overfit && !shares_of(o.train_data).empty();
+    for (size_t i = 0; is_of_sources && i < o.val_data.size(); i++)
+        loaders.emplace_back(std::vector{o.val_data[i]}, B, T, vocab_size, false, o.seed, true);
+    if (!is_of_sources && !o.val_data.empty()) loaders.emplace_back(o.val_data, B, T, vocab_size, false);
+    return loaders;
 }
 
 uint64_t fewest_tokens(const Options& o) {
     uint64_t fewest = std::numeric_limits<uint64_t>::max();
-    for (const auto& data : {o.overfit ? std::vector<std::string>() : o.train_data, o.val_data})
+    for (const auto& data :
+         {o.overfit ? std::vector<std::string>() : without_weights(o.train_data), o.val_data})
         if (!data.empty()) fewest = std::min(fewest, count_tokens(data));
     return fewest;
 }
 
-uint64_t validation_tokens(const Options& o, const DataLoader& val) {
+uint64_t validation_tokens(const Options& o, const std::vector<DataLoader>& loaders) {
     const uint64_t per_batch = uint64_t(o.global_batch()) * uint64_t(o.sequence);
-    const uint64_t most = o.val_batches < 0 ? val.num_batches() : uint64_t(o.val_batches);
-    return std::min(std::min(val.num_batches(), most) * per_batch, val.num_tokens());
+    uint64_t tokens = 0;
+    for (const DataLoader& val : loaders) {
+        const uint64_t most = o.val_batches < 0 ? val.num_batches() : uint64_t(o.val_batches);
+        tokens += std::min(std::min(val.num_batches(), most) * per_batch, val.num_tokens());
+    }
+    return tokens;
 }
 
-double bits_per_nat(const Options& o, RunInputs& inputs) {
-    if (!inputs.val || !inputs.tokenizer || o.val_every == 0) return NAN;
-    const Tokenizer& tokenizer = *inputs.tokenizer;
-    DataLoader& val = *inputs.val;
+double mean_over_sources(const RunInputs& inputs, const std::function<double(size_t)>& value) {
+    if (inputs.val.size() == 1) return value(0);
+    double mean = 0;
+    for (size_t i = 0; i < inputs.val.size(); i++) mean += inputs.loader->shares[i] * value(i);
+    return mean;
+}
+
+// Bits per byte of a loss of 1; NaN: unknown.
+static double bits_per_nat(const Options& o, DataLoader& val, const Tokenizer& tokenizer) {
     val.reset();
     std::vector<int> batch(size_t(o.global_batch()) * o.sequence), targets(batch.size());
     uint64_t tokens = 0, bytes = 0;
@@ -201,10 +257,19 @@ double bits_per_nat(const Options& o, RunInputs& inputs) {
     return bytes ? double(tokens) / double(bytes) / std::log(2) : NAN;
 }
 
+std::vector<double> bits_per_nat(const Options& o, RunInputs& inputs) {
+    std::vector<double> bits(inputs.val.size(), NAN);
+    for (size_t i = 0; inputs.tokenizer && o.val_every && i < bits.size(); i++)
+        bits[i] = bits_per_nat(o, inputs.val[i], *inputs.tokenizer);
+    return bits;
+}
+
 // Losses on other tokens do not compare with those before.
-static void check_validations(const Options& o, const DataLoader& val, Start& start) {
-    std::string text = format_string("%d, %llu", o.sequence, (unsigned long long)validation_tokens(o, val));
-    for (const SavedShard& shard : shards_of(val)) text += ", " + shard.checksum;
+static void check_validations(const Options& o, const std::vector<DataLoader>& loaders, Start& start) {
+    std::string text =
+        format_string("%d, %llu", o.sequence, (unsigned long long)validation_tokens(o, loaders));
+    for (const DataLoader& val : loaders)
+        for (const SavedShard& shard : shards_of(val)) text += ", " + shard.checksum;
     const std::string data = checksum_of(text);
     Validations& v = start.state.validations;
     if (!v.data.empty() && v.data != data) {
@@ -218,7 +283,7 @@ static void check_validations(const Options& o, const DataLoader& val, Start& st
     v.data = data;
 }
 
-static RunLength length_of(const Options& o, const std::optional<DataLoader>& loader, const Start& start) {
+static RunLength length_of(const Options& o, const std::optional<Mixture>& loader, const Start& start) {
     const int micro_batch = o.global_batch() * o.sequence;
     const int micro_steps = o.total_batch == -1 ? 1 : o.total_batch / micro_batch;
     const uint64_t batches = loader ? loader->num_batches() : 0;
@@ -293,11 +358,11 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
 
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     const int vocab_size = inputs.config.vocab_size;
-    if (!o.val_data.empty()) inputs.val.emplace(o.val_data, o.global_batch(), o.sequence, vocab_size, false);
-    if (inputs.val) check_validations(o, *inputs.val, inputs.start);
+    inputs.val = open_validation_data(o, vocab_size);
+    if (!inputs.val.empty()) check_validations(o, inputs.val, inputs.start);
     inputs.loader = open_training_data(o, vocab_size, inputs.start);
     if (!inputs.data_names_tokenizer && inputs.loader && is_first_process)
-        warn_of_bytes(inputs.loader->all_shards().front().files, vocab_size);
+        warn_of_bytes(inputs.loader->loaders[0].all_shards().front().files, vocab_size);
     inputs.length = length_of(o, inputs.loader, inputs.start);
     const int max_steps = inputs.length.max_steps;
     check_resume(o, inputs.start, max_steps);
@@ -321,7 +386,7 @@ static void make_room(const Options& o, const RunInputs& inputs, const Optimizer
     if (every == 0 || left == 0) return;
     OptimizerState state;
     state.use_master_weights = o.master_weights && o.precision != StoredType::fp32;
-    state.data = inputs.loader->position();
+    state.data = inputs.loader->loaders[0].position();
     state.share = share;
     const uint64_t bytes = checkpoint_bytes(inputs.config, state, o.precision == StoredType::bf16);
     const int at_end_only = 1, count = every > 0 ? (left - 1) / every + 1 : at_end_only;

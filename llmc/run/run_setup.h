@@ -1,11 +1,12 @@
 // Setting up a run: what it reads, checked before any device is opened, and its folder.
 #pragma once
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <vector>
 
-#include "llmc/data/dataloader.h"
 #include "llmc/data/hellaswag.h"
+#include "llmc/data/mixture.h"
 #include "llmc/distributed/communicator.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
@@ -39,9 +40,9 @@ struct RunInputs {
     bool data_names_tokenizer = false;
     Start start;
     ModelConfig config;
-    std::optional<DataLoader> val = {};
+    std::vector<DataLoader> val = {};        // of each source of a mixture, else at most one
     std::vector<HellaSwagExample> examples;  // empty: HellaSwag is not evaluated
-    std::optional<DataLoader> loader = {};   // at the position where the run starts; none: --dry-run only
+    std::optional<Mixture> loader = {};      // at the position where the run starts; none: --dry-run only
     RunLength length = {};
 
     // The tokens that the run has trained on before `step`, which it has reached or will reach.
@@ -65,11 +66,14 @@ uint64_t fewest_tokens(const Options& o);
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process);
 
 // The tokens that a validation reads, whose last batch may be filled up with the first ones.
-uint64_t validation_tokens(const Options& o, const DataLoader& val);
+uint64_t validation_tokens(const Options& o, const std::vector<DataLoader>& val);
 
-// Bits per byte of a validation whose loss is 1 nat per token; NaN: no tokenizer tells the bytes of its
-// tokens. Reads the tokens.
-double bits_per_nat(const Options& o, RunInputs& inputs);
+// Bits per byte of a validation of each source whose loss is 1 nat per token; NaN: no tokenizer tells the
+// bytes of its tokens. Reads the tokens.
+std::vector<double> bits_per_nat(const Options& o, RunInputs& inputs);
+
+// The mean of a value of each source of validation data, by their shares of the mixture.
+double mean_over_sources(const RunInputs& inputs, const std::function<double(size_t)>& value);
 
 // Prepares the folder -o, if there is one: moves an earlier run aside, checks that there is room, opens the
 // logs, which a resumed run continues at its first step, and writes the options.

@@ -141,6 +141,8 @@ std::string run_state_to_json(const RunState& state) {
                         {"written_for", reasons[size_t(state.written_for)].second}};
     if (!state.tokenizer.empty()) j["tokenizer"] = parse_json_object(state.tokenizer, "the tokenizer");
     if (state.tokens) j["tokens"] = *state.tokens;
+    if (const SavedMixture& mixture = state.mixture; !mixture.shares.empty())
+        j["mixture"] = {{"shares", mixture.shares}, {"sequences", mixture.sequences}};
     return json_text(j);
 }
 
@@ -178,6 +180,8 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
                 fail("the tokenizer is %s", describe_json(j["tokenizer"]).c_str());
             state.tokenizer = json_text(j["tokenizer"]);
         }
+        if (j.contains("mixture"))
+            state.mixture = {j["mixture"].at("shares"), integer<uint64_t>(j["mixture"].at("sequences"))};
         if (j.contains("tokens")) state.tokens = integer<uint64_t>(j["tokens"]);
         state.validations = validations_from_json(j.at("validations"));
         state.written_for = reason_from_json(j.at("written_for"));

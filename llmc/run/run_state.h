@@ -45,12 +45,19 @@ struct Validations {
     bool operator==(const Validations&) const = default;
 };
 
+// Of a mixture; no shares: there is none.
+struct SavedMixture {
+    std::vector<double> shares = {};
+    uint64_t sequences = 0;  // drawn so far
+};
+
 struct RunState {
     std::string precision;           // storage type of the run that saved it
     uint64_t seed = 0;               // --seed
     std::vector<SavedShard> shards;  // of the training data
     uint64_t chunk_tokens = 0;       // DataPosition::sample_tokens
     uint64_t token_in_sample = 0;
+    SavedMixture mixture = {};
     uint64_t coin_state = 0;  // of the random numbers for text samples
     std::string options;      // that made the checkpoint: options_text() without the folder
     std::string tokenizer;    // of the training data, as tokenizer_info.h writes it; "": unknown

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
@@ -12,6 +13,7 @@
 #include "llmc/data/corpus_file.h"
 #include "llmc/data/preparation.h"
 #include "llmc/data/token_file.h"
+#include "llmc/data/weighted_path.h"
 #include "llmc/files/model_source.h"
 #include "llmc/options/train_options.h"
 #include "llmc/options/version.h"
@@ -27,9 +29,18 @@ static std::string folder_of(const Options& o) { return o.output + "/" + tokens_
 
 static const char* name_of(const Options& o) { return o.is_stories() ? "stories" : "text"; }
 
+// The sources of a mixture are text1, text2 and so on.
 static TextTokens patterns_of(const Options& o) {
     const std::string prefix = escaped_pattern(folder_of(o)) + "/" + name_of(o);
-    return {{prefix + "_train*.bin"}, {prefix + "_val*.bin"}};
+    TextTokens tokens;
+    const std::vector<double> shares = shares_of(o.text);
+    for (size_t i = 0; i < shares.size(); i++) {
+        const std::string source = prefix + std::to_string(i + 1), &text = o.text[i];
+        tokens.train.push_back(source + "_train*.bin" + text.substr(text.rfind(':')));
+        tokens.val.push_back(source + "_val*.bin");
+    }
+    if (shares.empty()) tokens.train = {prefix + "_train*.bin"}, tokens.val = {prefix + "_val*.bin"};
+    return tokens;
 }
 
 // The tokenizer of --tokenizer, else of the model to finetune, else bytes.
@@ -74,11 +85,11 @@ static uint64_t text_bytes(const Options& o, const std::string& path) {
     return std::min(bytes, uint64_t(std::round(share * double(bytes))));
 }
 
-static uint64_t text_bytes(const Options& o, const FoundText& found) {
+static uint64_t text_bytes(const Options& o, const PreparationOptions& p, const FoundText& found) {
     uint64_t bytes = 0;
     for (const std::string& file : found.files) bytes += text_bytes(o, file);
     if (bytes < least_bytes)
-        fail("--text %s has %llu bytes of text; training needs at least %llu", joined(o.text, ", ").c_str(),
+        fail("--text %s has %llu bytes of text; training needs at least %llu", joined(p.files, ", ").c_str(),
              (unsigned long long)bytes, (unsigned long long)least_bytes);
     return bytes;
 }
@@ -110,33 +121,46 @@ static bool are_there(const Options& o, const std::string& stamp, const std::str
     }
 }
 
-// A blank line ends a document, except in JSONL.
-static PreparationOptions preparation_of(const Options& o) {
+// Of the text, or of each source of a mixture. A blank line ends a document, except in JSONL.
+static std::vector<PreparationOptions> preparations_of(const Options& o) {
     PreparationOptions p = {o.of_text};
     if (p.split == DocumentSplit::automatic && p.field.empty()) p.split = DocumentSplit::blank_line;
     p.tokenizer = tokenizer_name(o);
     p.out = folder_of(o);
     p.name = name_of(o);
-    p.files = o.text;
-    return p;
+    p.files = without_weights(o.text);
+    if (shares_of(o.text).empty()) return {p};
+    std::vector<PreparationOptions> sources(o.text.size(), p);
+    for (size_t i = 0; i < sources.size(); i++) {
+        sources[i].name += std::to_string(i + 1);
+        sources[i].files = {p.files[i]};
+    }
+    return sources;
 }
 
-uint64_t count_text_bytes(const Options& o) {
+std::vector<uint64_t> count_text_bytes(const Options& o) {
     if (std::count(o.text.begin(), o.text.end(), "-"))
         fail("--text -: standard input can be read once: save the text in a file");
-    return o.is_stories() ? stories_bytes : text_bytes(o, find_text(preparation_of(o)));
+    if (o.is_stories()) return {stories_bytes};
+    std::vector<uint64_t> bytes;
+    for (const PreparationOptions& p : preparations_of(o)) bytes.push_back(text_bytes(o, p, find_text(p)));
+    return bytes;
 }
 
-TextTokens plan_tokens(const Options& o, uint64_t text_bytes) {
+TextTokens plan_tokens(const Options& o, const std::vector<uint64_t>& text_bytes) {
     const std::string tokenizer = tokenizer_name(o);
     const double bytes_each = bytes_of_token(tokenizer);
-    const uint64_t val =
-        o.is_stories() ? stories_val_tokens : validation_share(text_bytes, tokenizer == "bytes");
     TextTokens planned = patterns_of(o);
-    planned.train_tokens = std::max(val, uint64_t(double(text_bytes) / bytes_each) - val);
-    planned.val_tokens = val;
-    planned.val_bytes = std::min(text_bytes / 2, uint64_t(double(val) * bytes_each));
-    planned.bytes = text_bytes - planned.val_bytes;
+    for (const uint64_t bytes : text_bytes) {
+        const uint64_t val =
+            o.is_stories() ? stories_val_tokens : validation_share(bytes, tokenizer == "bytes");
+        planned.of_sources.push_back(std::max(val, uint64_t(double(bytes) / bytes_each) - val));
+        planned.train_tokens += planned.of_sources.back();
+        planned.val_tokens += val;
+        const uint64_t val_bytes = std::min(bytes / 2, uint64_t(double(val) * bytes_each));
+        planned.val_bytes += val_bytes;
+        planned.bytes += bytes - val_bytes;
+    }
     return planned;
 }
 
@@ -155,25 +179,42 @@ static void write_stories(PreparationOptions& p) {
     p.val_tokens = write_corpus(corpus);
 }
 
+// Chooses the validation part. Returns what decides the tokens.
+static std::string complete_preparation(const Options& o, PreparationOptions& p) {
+    // another version of this program may write other stories
+    if (o.is_stories()) return version_text("stories") + "\n" + p.tokenizer;
+    const FoundText found = find_text(p);
+    p.text_bytes = text_bytes(o, p, found);
+    const uint64_t share = validation_share(p.text_bytes, p.tokenizer == "bytes");
+    // rounded, so that the draw does not depend on how much markup a text has
+    p.val_fraction =
+        std::stod(format_string("%.3g", double(share) * bytes_of_token(p.tokenizer) / double(p.text_bytes)));
+    refuse_inputs(o.output, found.files);
+    return description(p, found.files);
+}
+
+// The tokenizer that is trained on all sources of a mixture; none: there is no mixture, or nothing to train.
+static std::optional<Tokenizer> common_tokenizer(const std::vector<PreparationOptions>& sources) {
+    const std::optional<BpeOptions> bpe = parse_bpe(sources[0].tokenizer);
+    if (sources.size() < 2 || !bpe) return std::nullopt;
+    std::vector<std::string> files;
+    for (const PreparationOptions& p : sources) {
+        const FoundText found = find_text(p);
+        files.insert(files.end(), found.files.begin(), found.files.end());
+    }
+    return train_tokenizer(files, sources[0], *bpe);
+}
+
 void prepare_text(const Options& o) {
     const StopWritingAtSignals stops;
-    PreparationOptions p = preparation_of(o);
-    // another version of this program may write other stories
-    std::string made_of = version_text("stories") + "\n" + p.tokenizer;
-    if (!o.is_stories()) {
-        const FoundText found = find_text(p);
-        p.text_bytes = text_bytes(o, found);
-        const uint64_t share = validation_share(p.text_bytes, p.tokenizer == "bytes");
-        // rounded, so that the draw does not depend on how much markup a text has
-        p.val_fraction = std::stod(
-            format_string("%.3g", double(share) * bytes_of_token(p.tokenizer) / double(p.text_bytes)));
-        made_of = description(p, found.files);
-        refuse_inputs(o.output, found.files);
-    }
+    std::vector<PreparationOptions> sources = preparations_of(o);
+    PreparationOptions& p = sources[0];
+    std::string made_of;
+    for (PreparationOptions& source : sources) made_of += complete_preparation(o, source);
     RunFolder lock;
     lock.open(o.output);
     create_subfolder(p.out);
-    const std::string stamp = p.out + "/" + p.name + ".made_of";
+    const std::string stamp = p.out + "/" + name_of(o) + ".made_of";
     const bool is_prepared = are_there(o, stamp, made_of);
     if (is_prepared && !o.is_stories())
         print_line(stdout, "the text has not changed: its tokens in %s are used again", p.out.c_str());
@@ -186,7 +227,11 @@ void prepare_text(const Options& o) {
         if (!o.resume) move_earlier_run(o.output);  // which keeps its tokens
         remove_file(stamp);
     };
-    prepare_tokens(p);
+    const std::optional<Tokenizer> common = common_tokenizer(sources);
+    for (PreparationOptions& source : sources) {
+        if (common) source.trained = &*common;
+        prepare_tokens(source);
+    }
     write_whole_file(stamp, {made_of});  // last, so that an interrupted preparation is repeated
 }
 
@@ -195,7 +240,9 @@ TextTokens find_tokens(const Options& o, const TextTokens& planned) {
     found.bytes = planned.bytes;
     found.val_bytes = planned.val_bytes;
     found.are_counted = true;
-    found.train_tokens = count_tokens(found.train);
+    for (const std::string& source : without_weights(found.train))
+        found.of_sources.push_back(count_tokens({source}));
+    found.train_tokens = std::accumulate(found.of_sources.begin(), found.of_sources.end(), uint64_t(0));
     found.val_tokens = count_tokens(found.val);
     return found;
 }

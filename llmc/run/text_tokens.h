@@ -4,11 +4,12 @@
 
 struct Options;
 
-// The bytes of the text, decompressed. Error if the text is missing, too short, or not text.
-uint64_t count_text_bytes(const Options& o);
+// The bytes of the text, decompressed, or of each source of a mixture. Error if one is missing, too short, or
+// not text.
+std::vector<uint64_t> count_text_bytes(const Options& o);
 
 // About as many tokens as prepare_text() makes; writes nothing.
-TextTokens plan_tokens(const Options& o, uint64_t text_bytes);
+TextTokens plan_tokens(const Options& o, const std::vector<uint64_t>& text_bytes);
 
 // Prepares the tokens of o.text, unless they are there and the text has not changed. An earlier run on
 // another text moves to a subfolder before.

@@ -95,7 +95,7 @@ void Run<Real>::start_step(int step) {
             report_pending();
             if (step + 1 < inputs.length.max_steps) read_ahead = read_batch();
         };
-    const DataPosition begin = position();
+    const MixturePosition begin = position();
     Ticket ticket = 0;
     bool is_first = true;
     try {
@@ -136,7 +136,7 @@ void Run<Real>::report_pending() {
 template <class Real>
 void Run<Real>::pause(int step) {
     clear_status_line();
-    const DataPosition begin = position();
+    const MixturePosition begin = position();
     bool is_best = false;
     if (!stopping && validates(step)) attempt(step, begin, [&] { is_best = validate(step); });
     if (const auto reason = reason_to_save(step, is_best)) save(step, begin, *reason);
@@ -159,17 +159,18 @@ std::optional<WrittenFor> Run<Real>::reason_to_save(int step, bool is_best) cons
 }
 
 template <class Real>
-void Run<Real>::write_files(int step, const DataPosition& position, WrittenFor reason, int last_healthy) {
+void Run<Real>::write_files(int step, const MixturePosition& position, WrittenFor reason, int last_healthy) {
     OptimizerState state = inputs.start.optimizer;  // with llm.c's random state if llm.c began the run
     state.step = step;
     state.use_master_weights = optimizer.master[0];
-    state.data = position;
+    state.data = position.of[0];
     save_checkpoint(g, optimizer, options.output, state,
                     {.precision = real_name<Real>(),
                      .seed = options.seed,
                      .shards = shards_of(*inputs.loader),
                      .chunk_tokens = state.data.sample_tokens,
                      .token_in_sample = state.data.token_in_sample,
+                     .mixture = {inputs.loader->shares, position.sequences()},
                      .coin_state = coin_state,
                      .options = options_text(options),
                      .tokenizer = tokenizer,
@@ -184,7 +185,7 @@ void Run<Real>::write_files(int step, const DataPosition& position, WrittenFor r
 }
 
 template <class Real>
-void Run<Real>::save(int step, const DataPosition& position, WrittenFor reason) {
+void Run<Real>::save(int step, const MixturePosition& position, WrittenFor reason) {
     // An undisturbed run does not write for a signal, and its later checkpoints must not differ.
     const int last_healthy = reason != WrittenFor::signal && judge.is_healthy(step) ? step : healthy;
     try {
@@ -233,7 +234,7 @@ std::string Run<Real>::where_to_resume() const {
 }
 
 template <class Real>
-void Run<Real>::attempt(int step, const DataPosition& position, const std::function<void()>& work) {
+void Run<Real>::attempt(int step, const MixturePosition& position, const std::function<void()>& work) {
     try {
         work();
     } catch (const DeviceLost&) {
@@ -246,7 +247,7 @@ void Run<Real>::attempt(int step, const DataPosition& position, const std::funct
 // Ends the run after an error in `step`, which began at `position`; first saves the steps before it, if that
 // is still possible.
 template <class Real>
-void Run<Real>::save_and_fail(int step, const DataPosition& position, const std::exception& error) {
+void Run<Real>::save_and_fail(int step, const MixturePosition& position, const std::exception& error) {
     const std::string message = message_for(error);
     // other processes wait for this one, and cannot write their parts
     if (optimizer.share.count > 1) fail("%s; %s", message.c_str(), where_to_resume().c_str());
@@ -270,7 +271,7 @@ bool Run<Real>::validate(int step) {
     const bool may_be_best = step > 0 || looks_like_model_file(options.model);
     const bool is_best = !again && validations.add(step, *loss, may_be_best);
     report_validation();
-    if (std::isfinite(*loss)) log.log_val(step, *loss, bits_per_nat * *loss);
+    if (std::isfinite(*loss)) log.log_val(step, *loss, all_bits_per_nat() * *loss);
     return is_best;
 }
 
@@ -279,16 +280,29 @@ std::optional<float> Run<Real>::measure_loss(int step) {
     std::optional<Phase> phase;
     const bool before_first_step = step == inputs.start.step;  // a log is told of later ones by their losses
     if (before_first_step || on_terminal()) phase.emplace("validating");
-    return validation_loss(g, *inputs.val, options.batch, options.sequence, options.val_batches, job,
-                           [&](int done, int total) {
-                               if (phase) phase->update(format_string("batch %d of %d", done, total));
-                               return look_for_signals();
-                           });
+    source_losses.clear();
+    for (DataLoader& val : inputs.val) {
+        const auto loss = validation_loss(g, val, options.batch, options.sequence, options.val_batches, job,
+                                          [&](int done, int total) {
+                                              if (phase)
+                                                  phase->update(format_string("batch %d of %d", done, total));
+                                              return look_for_signals();
+                                          });
+        if (!loss) return std::nullopt;
+        source_losses.push_back(*loss);
+    }
+    return float(mean_over_sources(inputs, [&](size_t i) { return source_losses[i]; }));
 }
 
+// A mixture has the mean bytes per token of its sources.
 template <class Real>
-std::string Run<Real>::in_bits_per_byte(double loss) const {
-    const double bits = bits_per_nat * loss;
+double Run<Real>::all_bits_per_nat() const {
+    if (bits_per_nat.empty()) return NAN;
+    return 1 / mean_over_sources(inputs, [&](size_t i) { return 1 / bits_per_nat[i]; });
+}
+
+// ", 1.7812 bits per byte"; "" if unknown.
+static std::string in_bits_per_byte(double bits) {
     return std::isfinite(bits) ? format_string(", %.4f bits per byte", bits) : "";
 }
 
@@ -296,7 +310,12 @@ std::string Run<Real>::in_bits_per_byte(double loss) const {
 template <class Real>
 void Run<Real>::report_validation() const {
     const Validations& v = validations;
-    printf("val loss %f%s at step %d", v.last_loss, in_bits_per_byte(v.last_loss).c_str(), v.last_step);
+    const std::vector<std::string> names = source_names(options);
+    for (size_t i = 0; source_losses.size() > 1 && i < source_losses.size() && job.rank == 0; i++)
+        print_line(stdout, "val loss of %s %f%s", names[i].c_str(), double(source_losses[i]),
+                   in_bits_per_byte(bits_per_nat[i] * double(source_losses[i])).c_str());
+    printf("val loss %f%s at step %d", v.last_loss,
+           in_bits_per_byte(all_bits_per_nat() * v.last_loss).c_str(), v.last_step);
     if (!judge.losses.values.empty()) printf(" | training loss %f", judge.losses.values.back());
     if (v.best_step >= 0) printf(" | best %f at step %d", v.best_loss, v.best_step);
     printf("\n");
@@ -316,8 +335,8 @@ void Run<Real>::report_best() const {
                v.last_step > 0 ? "was finite" : "was computed", v.last_loss);
     else
         printf("validation loss: best %.4f%s at step %d, %s; last %.4f\n", v.best_loss,
-               in_bits_per_byte(v.best_loss).c_str(), v.best_step, is_saved ? "saved" : "not saved",
-               v.last_loss);
+               in_bits_per_byte(all_bits_per_nat() * v.best_loss).c_str(), v.best_step,
+               is_saved ? "saved" : "not saved", v.last_loss);
 }
 
 // An accuracy that is no result must not end the run.

@@ -33,12 +33,13 @@ struct Run {
     int saved = inputs.start.resumed ? inputs.start.step : -1;  // step of the newest checkpoint; -1: none
     int healthy = inputs.start.state.healthy_checkpoint;        // as in RunState
     Validations validations = inputs.start.state.validations;
-    double bits_per_nat = NAN;  // bits per byte of a validation loss of 1; NaN: unknown
+    std::vector<double> bits_per_nat = {};  // as in run_setup.h
+    std::vector<float> source_losses = {};  // of the last validation
     ExtraCheckpoints extra = inputs.start.extra;
 
     // A batch that was read while the GPU ran the step before; `position` is where it begins.
     struct Batch {
-        DataPosition position;
+        MixturePosition position;
         std::vector<int> inputs, targets;
     };
     std::optional<Batch> read_ahead = {};
@@ -81,8 +82,8 @@ struct Run {
     // not repeat it, but logs its loss again.
     bool was_validated(int step) const { return step == validations.last_step; }
     bool validates(int step) const {
-        return was_validated(step) || (inputs.val && options.val_every && step == 0) ||
-               (inputs.val && due(step, options.val_every));
+        return was_validated(step) || (!inputs.val.empty() && options.val_every && step == 0) ||
+               (!inputs.val.empty() && due(step, options.val_every));
     }
     bool runs_hellaswag(int step) const { return !inputs.examples.empty() && due(step, options.val_every); }
     bool samples(int step) const { return due(step, options.sample_every); }
@@ -104,26 +105,26 @@ struct Run {
     bool look_for_signals();
     void pause(int step);
     // Writes a checkpoint and deletes those that it replaces. All processes call it.
-    void save(int step, const DataPosition& position, WrittenFor reason);
-    void write_files(int step, const DataPosition& position, WrittenFor reason, int last_healthy);
+    void save(int step, const MixturePosition& position, WrittenFor reason);
+    void write_files(int step, const MixturePosition& position, WrittenFor reason, int last_healthy);
     std::optional<WrittenFor> reason_to_save(int step, bool is_best) const;
     void stop_if_diverged() const;
     std::string where_to_resume() const;
     // Does the work. After an error, saves the steps before this one, and ends the run.
-    void attempt(int step, const DataPosition& position, const std::function<void()>& work);
-    [[noreturn]] void save_and_fail(int step, const DataPosition& position, const std::exception& error);
+    void attempt(int step, const MixturePosition& position, const std::function<void()>& work);
+    [[noreturn]] void save_and_fail(int step, const MixturePosition& position, const std::exception& error);
     // Returns whether the step has the lowest loss so far.
     bool validate(int step);
     std::optional<float> measure_loss(int step);
-    // ", 1.7812 bits per byte"; "" if unknown.
-    std::string in_bits_per_byte(double loss) const;
+    // Of all sources; NaN: unknown.
+    double all_bits_per_nat() const;
     void report_validation() const;
     void report_best() const;
     void run_hellaswag(int step);
     void take_best(int step);
     void sample();
     bool skips_outliers() const { return options.skip_loss > 0 || options.skip_gradient > 0; }
-    DataPosition position() const { return read_ahead ? read_ahead->position : inputs.loader->position(); }
+    MixturePosition position() const { return read_ahead ? read_ahead->position : inputs.loader->position(); }
     Batch read_batch();
     void start_step(int step);
     void report_pending();

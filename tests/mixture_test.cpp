@@ -1,0 +1,310 @@
+// Mixtures of sources by weight: shares, resuming, processes, wrong weights, validation of each source.
+#include "llmc/data/mixture.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <regex>
+
+#include "llmc/base/file.h"
+#include "llmc/data/weighted_path.h"
+#include "llmc/run/run_state.h"
+#include "tests/distributed_run.h"
+#include "tests/message_of.h"
+
+using Words = std::vector<std::string>;
+
+// --- weights ---
+
+TEST(WeightedPath, WhatIsAWeight) {
+    const TemporaryFolder folder;
+    write_whole_file(folder / "a", {"x"});
+    const auto weight = [&](const std::string& text) { return weighted_path(folder / text).weight; };
+    EXPECT_EQ(weight("a"), 0);
+    EXPECT_EQ(weight("a:0.7"), 0.7);
+    EXPECT_EQ(weight("[ab]:2"), 2);
+    EXPECT_EQ(weight("missing.txt:1e-3"), 1e-3);
+    EXPECT_EQ(weighted_path(folder / "a:0.7").path, folder / "a");
+    for (const std::string path : {"C:\\novels.txt", "C:/novels.txt", "C:", ":0.7", "https://a/b"})
+        EXPECT_EQ(weighted_path(path).path, path);
+    EXPECT_EQ(weighted_path("C:\\novels.txt:0.7").path, "C:\\novels.txt");
+    for (const std::string wrong : {"0", "-1", "nan", "inf", "0x1", "1e-7", "1e400", "0,7", "", "70%"})
+        EXPECT_NE(message_of([&] {
+                      weight("a:" + wrong);
+                  }).find("a:" + wrong + ": the weight '" + wrong + "' is not a number from"),
+                  std::string::npos)
+            << wrong;
+}
+
+TEST(WeightedPath, AFileMayEndAsAWeightDoes) {
+    const TemporaryFolder folder;
+    write_whole_file(folder / "a:0.7", {"x"});
+    EXPECT_EQ(weighted_path(folder / "a:0.7").path, folder / "a:0.7");
+    EXPECT_EQ(weighted_path(folder / "a:0.7").weight, 0);
+    EXPECT_EQ(weighted_path(folder / "a:0.7:3").path, folder / "a:0.7");
+    EXPECT_EQ(weighted_path(folder / "a:0.7:3").weight, 3);
+}
+
+TEST(WeightedPath, SharesAddUpToOne) {
+    EXPECT_EQ(shares_of({"a:3", "b:1"}), (std::vector<double>{0.75, 0.25}));
+    EXPECT_EQ(shares_of({"a", "b"}), std::vector<double>());
+    EXPECT_EQ(shares_of({"a:0.7"}), std::vector<double>());  // all of the tokens
+    EXPECT_EQ(message_of([] {
+                  shares_of({"a", "b", "c:0.3"});
+              }),
+              "c:0.3 has a weight, and a has none: give each a weight, as in a:0.5, or none");
+}
+
+// --- batches ---
+
+// Sources of the tokens 0 to 999, 1000 to 1999 and so on, the last one a short one.
+struct Sources : testing::Test {
+    const TemporaryFolder folder;
+    Words patterns;
+    const int T = 4;
+
+    void add(uint64_t count) {
+        std::vector<uint16_t> tokens(count);
+        for (size_t i = 0; i < count; i++) tokens[i] = uint16_t(1000 * patterns.size() + i);
+        patterns.push_back(folder / (std::to_string(patterns.size()) + ".bin"));
+        write_token_shard(patterns.back(), tokens.data(), count);
+    }
+    void SetUp() override {
+        for (const uint64_t count : {500, 400, 9}) add(count);
+    }
+    Mixture open(const std::vector<double>& shares, int B, uint64_t seed = 1) const {
+        return Mixture({patterns.begin(), patterns.begin() + std::ptrdiff_t(shares.size())}, shares, B, T,
+                       3000, seed);
+    }
+    // The first tokens of the next sequences, in the order of all processes.
+    std::vector<int> next(Mixture& mixture, int B, int processes = 1) const {
+        std::vector<int> firsts;
+        const MixturePosition before = mixture.position();
+        for (int rank = 0; rank < processes; rank++) {
+            std::vector<int> inputs(size_t(B / processes * T), -1), targets(inputs.size(), -1);
+            mixture.resume(before);
+            mixture.next_batch(inputs.data(), targets.data(), rank, processes);
+            for (size_t i = 0; i < inputs.size(); i++) EXPECT_EQ(targets[i], inputs[i] + 1);
+            for (size_t i = 0; i < inputs.size(); i += size_t(T)) firsts.push_back(inputs[i]);
+        }
+        return firsts;
+    }
+    std::vector<int> sequences(Mixture mixture, int B, int count, int processes = 1) const {
+        std::vector<int> all;
+        while (int(all.size()) < count)
+            for (const int first : next(mixture, B, processes)) all.push_back(first);
+        return all;
+    }
+};
+
+TEST_F(Sources, HaveTheirSharesAtAnyTime) {
+    const std::vector<double> shares = {0.62, 0.3, 0.08};
+    std::vector<double> counts(3);
+    double all = 0;
+    for (const int first : sequences(open(shares, 5), 5, 3000)) {
+        counts[size_t(first / 1000)]++;
+        all++;
+        for (size_t i = 0; i < shares.size(); i++) EXPECT_LE(std::abs(counts[i] - shares[i] * all), 1) << all;
+    }
+}
+
+TEST_F(Sources, TheOrderDependsOnTheSeedAlone) {
+    const std::vector<double> shares = {0.7, 0.3};
+    const std::vector<int> one = sequences(open(shares, 1), 1, 480);
+    for (const int B : {2, 6, 12}) EXPECT_EQ(sequences(open(shares, B), B, 480), one) << B;
+    for (const int processes : {2, 3, 6}) EXPECT_EQ(sequences(open(shares, 6), 6, 480, processes), one);
+    EXPECT_NE(sequences(open(shares, 1, 2), 1, 480), one);
+}
+
+TEST_F(Sources, ASourceThatEndsBeginsAgain) {
+    std::map<int, int> times;
+    for (const int first : sequences(open({0.5, 0.25, 0.25}, 4), 4, 400)) times[first]++;
+    EXPECT_EQ(times[2000], 50);
+    EXPECT_EQ(times[2004], 50);
+    std::vector<int> of_first;  // each sequence once before one comes again
+    for (const int first : sequences(open({0.5, 0.5}, 4), 4, 248))
+        if (first < 1000) of_first.push_back(first);
+    ASSERT_EQ(of_first.size(), 124u);  // of 499 tokens
+    EXPECT_EQ(std::set<int>(of_first.begin(), of_first.end()).size(), 124u);
+}
+
+TEST_F(Sources, AResumedMixtureGoesOn) {
+    const std::vector<double> shares = {0.6, 0.3, 0.1};
+    const std::vector<int> whole = sequences(open(shares, 3), 3, 900);
+    for (const int done : {0, 3, 300, 597}) {
+        Mixture before = open(shares, 3);
+        sequences(open(shares, 3), 3, done);
+        while (int(before.position().sequences()) < done) next(before, 3);
+        Mixture resumed = open(shares, 6);
+        resumed.skip(before.position().sequences());
+        EXPECT_EQ(sequences(std::move(resumed), 6, 300),
+                  std::vector<int>(whole.begin() + done, whole.begin() + done + 300))
+            << done;
+    }
+}
+
+TEST_F(Sources, ABatchMayRepeatAShortValidationSet) {
+    DataLoader loader(Words{patterns[2]}, 3, 10, 3000, false, 42, true);
+    std::vector<int> inputs(30, -1), targets(30, -1);
+    EXPECT_EQ(loader.num_batches(), 1u);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        EXPECT_EQ(loader.next_batch(inputs.data(), targets.data()), 8);  // each counts once
+        for (int i = 0; i < 30; i++) EXPECT_EQ(inputs[i], 2000 + i % 8);
+        for (int i = 0; i < 30; i++) EXPECT_EQ(targets[i], inputs[i] + 1);
+    }
+    EXPECT_THROW(DataLoader(Words{patterns[2]}, 3, 10, 3000, false), Error);
+}
+
+// --- runs ---
+
+// The validation losses that a run printed, by source; "" is the mixture.
+static std::map<std::string, std::vector<double>> validations(const std::string& out) {
+    std::map<std::string, std::vector<double>> found;
+    const std::regex line("val loss (?:of ([^ ]+) )?([0-9.]+)");
+    for (std::sregex_iterator at(out.begin(), out.end(), line), end; at != end; ++at)
+        found[(*at)[1]].push_back(std::stod((*at)[2]));
+    return found;
+}
+
+struct MixedRun : Distributed {
+    const std::string other = data / "other.bin", other_val = data / "other_val.bin";
+    const Words mixed = {"-i", data.train + ":3", "-i", other + ":1"};
+
+    MixedRun() {
+        std::vector<uint16_t> tokens(300);
+        for (size_t i = 0; i < tokens.size(); i++) tokens[i] = uint16_t(i * i * 31 % 61);
+        write_token_shard(other, tokens.data(), tokens.size());
+        write_token_shard(other_val, tokens.data(), 40);  // less than a batch
+    }
+    void SetUp() override {}
+    ProgramResult run(const Words& options) const {
+        return run_program(
+            with({program, "-j",  data.val, "-j", other_val, "-e", tiny, "-b", "4",        "-t", "17",
+                  "-d",    "136", "-x",     "8",  "-v",      "3",  "-s", "0",  "--device", "cpu"},
+                 with(mixed, options)));
+    }
+    void expect_refused(const Words& options, const std::string& says) const {
+        const ProgramResult result = run(options);
+        EXPECT_EQ(result.status, 1) << result.out;
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+    }
+};
+
+TEST_F(MixedRun, EachSourceAndTheMixtureAreValidated) {
+    const ProgramResult result = run({"-o", folder("run")});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(
+        result.out.find("source train.bin: 75% of the tokens of a step; its 4000 are read 0.204 times\n"
+                        "source other.bin: 25% of the tokens of a step; its 300 are read 0.907 times\n"),
+        std::string::npos)
+        << result.out;
+    auto losses = validations(result.out);
+    ASSERT_EQ(losses[""].size(), 4u);  // steps 0, 3, 6, 8
+    for (size_t i = 0; i < 4; i++)
+        EXPECT_NEAR(losses[""][i], 0.75 * losses["train.bin"].at(i) + 0.25 * losses["other.bin"].at(i), 2e-6);
+    const auto best = std::min_element(losses[""].begin() + 1, losses[""].end());
+    EXPECT_NE(result.out.find(format_string("best %.4f", *best)), std::string::npos) << result.out;
+    EXPECT_NE(read_whole_file(folder("run") + "/metrics.csv")
+                  .find(format_string(",%.5f", losses[""][3]).substr(0, 7)),
+              std::string::npos);
+    const ProgramResult one = run({"-j", data.val, "-x", "1", "-v", "1"});
+    EXPECT_EQ(one.out.find("val loss of "), std::string::npos) << one.out;
+    expect_refused({"-j", data.val, "-j", data.val, "-j", data.val},
+                   "-j: 3 patterns for the 2 sources of -i");
+}
+
+TEST_F(MixedRun, AResumedRunIsBitIdentical) {
+    const Words options = {"--dropout", "0.1", "-n", "5"}, resume = {"-y", "1", "-x", "8"};
+    ASSERT_EQ(run(with(options, {"-o", folder("whole")})).status, 0);
+    ASSERT_EQ(run(with(options, {"-o", folder("run"), "-x", "5"})).status, 0);
+    const ProgramResult resumed = run(with(options, with(resume, {"-o", folder("run")})));
+    ASSERT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_EQ(model_after("run", 8), model_after("whole", 8));
+    // in other micro-batches, of which each step has the same sequences
+    ASSERT_EQ(run({"-o", folder("plain")}).status, 0);
+    ASSERT_EQ(run({"-o", folder("other"), "-x", "5"}).status, 0);
+    ASSERT_EQ(run(with(resume, {"-o", folder("other"), "-b", "2"})).status, 0);
+    for (size_t step = 5; step < 8; step++)
+        EXPECT_NEAR(data.losses(folder("other")).at(step), data.losses(folder("plain")).at(step), 1e-4);
+}
+
+TEST_F(MixedRun, AResumedRunRefusesAnotherMixture) {
+    ASSERT_EQ(run({"-o", folder("run"), "-x", "2"}).status, 0);
+    const Words resume = {"-o", folder("run"), "-y", "1", "-x", "3"};
+    const auto refused = [&](const Words& options, const std::string& says) {
+        expect_refused(with(resume, options), says);
+    };
+    refused({"-i", data.train + ":3", "-i", other + ":2"},
+            "-i names sources with the shares 0.6, 0.4, and the run in " + folder("run") +
+                " has sources with the shares 0.75, 0.25");
+    refused({"-i", data.train}, "-i names one source without a weight");
+    refused({"-i", other + ":3", "-i", data.train + ":1"}, "-i: the sources have other shards");
+    refused({"-t", "16", "-d", "128"},
+            "-t 16: the run in " + folder("run") + " mixes sequences of 17 tokens");
+    const ProgramResult resumed = run_program({program, "-o", folder("run"), "-y", "1", "-x", "3"});
+    EXPECT_EQ(resumed.status, 0) << resumed.err;
+}
+
+TEST_F(MixedRun, WrongWeightsAreOneLine) {
+    for (const char* wrong : {"0", "-1", "nan", "x"})
+        expect_refused({"-i", data.train + ":" + wrong, "-i", other + ":1"},
+                       format_string("the weight '%s' is not a number from", wrong));
+    expect_refused({"-i", data.train + ":1", "-i", other}, "has a weight, and " + other + " has none");
+    expect_refused({"-i", data.train + ":1", "-i", data / "none.bin:1"}, "none.bin");
+}
+
+// Processes divide the sequences of each step.
+TEST_F(MixedRun, TwoProcessesTrainLikeOne) {
+    Distributed::SetUp();
+    if (IsSkipped()) return;
+    const Words options = with(mixed, {"-j", data.val, "-j", other_val});
+    const auto losses = [&](int processes, const std::string& output) {
+        const ProgramResult result = start(processes, options, output);
+        EXPECT_EQ(result.status, 0) << result.err;
+        return std::pair(printed_losses(result.out), validations(result.out));
+    };
+    const auto [one, one_val] = losses(1, "one");
+    const auto [two, two_val] = losses(2, "two");
+    ASSERT_EQ(one.size(), size_t(STEPS));
+    for (size_t i = 0; i < one.size(); i++) EXPECT_NEAR(one[i], two.at(i), 1e-5) << i;
+    ASSERT_EQ(one_val.size(), 3u);
+    for (const auto& [name, values] : one_val)
+        for (size_t i = 0; i < values.size(); i++)
+            EXPECT_NEAR(values[i], two_val.at(name).at(i), 1e-5) << name;
+}
+
+TEST_F(MixedRun, TextsAreMixed) {
+    std::string novels, wiki;
+    for (int i = 0; i < 900; i++) novels += "once upon a time, line " + std::to_string(i) + "\n";
+    for (int i = 0; i < 1500; i++) wiki += std::to_string(i * i) + " is the square of a number\n";
+    write_whole_file(data / "novels.txt", {novels});
+    write_whole_file(data / "wiki.txt", {wiki});
+    const auto train = [&](const Words& options) {
+        return run_program(with({"env", "-C", data.path, program, "--device", "cpu", "-e",
+                                 "custom:layers=1,heads=2,channels=16,max_seq_len=32", "-x", "4", "-s", "0"},
+                                options));
+    };
+    const Words texts = {"--text", "novels.txt:0.8", "--text", "wiki.txt:0.2"};
+    const ProgramResult plan = train(with(texts, {"--dry-run"}));
+    ASSERT_EQ(plan.status, 0) << plan.err;
+    EXPECT_NE(plan.out.find("source novels.txt: 80% of the tokens of a step; its "), std::string::npos)
+        << plan.out;
+    const ProgramResult first = train(with(texts, {"--tokenizer", "bpe:300"}));
+    ASSERT_EQ(first.status, 0) << first.err;
+    EXPECT_EQ(validations(first.out).size(), 3u) << first.out;
+    EXPECT_TRUE(file_exists(data / "runs/novels-wiki-text/tokens/text2_tokenizer.json"));
+    const ProgramResult again = train(with(texts, {"--tokenizer", "bpe:300"}));
+    EXPECT_NE(again.out.find("the text has not changed"), std::string::npos) << again.out << again.err;
+    std::filesystem::remove(data / "novels.txt");  // its tokens are there
+    const Words resume = {"-o", "runs/novels-wiki-text", "-y", "1", "-x", "5"};
+    EXPECT_EQ(train(resume).status, 0);
+    const ProgramResult refused = train(with(resume, {"--text", "novels.txt:0.7", "--text", "wiki.txt:0.3"}));
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_NE(refused.err.find("--text novels.txt:0.7 --text wiki.txt:0.3: the run in"), std::string::npos)
+        << refused.err;
+    const ProgramResult half = train({"--text", "novels.txt:0.7", "--text", "wiki.txt"});
+    EXPECT_NE(half.err.find("novels.txt:0.7 has a weight, and wiki.txt has none"), std::string::npos)
+        << half.err;
+}
