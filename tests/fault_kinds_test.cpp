@@ -442,4 +442,10 @@ TEST(FaultKinds, AnExtendedRunSaysItsRate) {
         EXPECT_EQ(goes_on.status, 0) << goes_on.err;
         EXPECT_EQ(goes_on.out.find("the learning rate follows"), std::string::npos) << goes_on.out;
     }
+    const std::string to_zero = data / "to_zero";
+    ASSERT_EQ(data.run(with({"-o", to_zero}, words_of("-k linear -x 4 -q 0 -s 0 -v 0 --device cpu"))).status,
+              0);
+    const ProgramResult zero = run_program({program, "-y", "1", "-o", to_zero, "-x", "8"});
+    EXPECT_NE(zero.out.find("the learning rate follows"), std::string::npos) << zero.out;
+    EXPECT_EQ(zero.out.find("-k constant"), std::string::npos) << zero.out;
 }

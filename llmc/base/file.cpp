@@ -379,8 +379,13 @@ static int create_new(const std::string& path) {
     for (int attempt = 0; attempt < 100; attempt++) {
         Descriptor file = {open_path(path, Access::create)};
         if (file.number < 0 && errno != EEXIST) fail_file("cannot write", path, errno);
-        if (file.number >= 0 && lock_file(file.number) && is_named(file.number, path))
-            return std::exchange(file.number, -1);
+        try {
+            if (file.number >= 0 && lock_file(file.number) && is_named(file.number, path))
+                return std::exchange(file.number, -1);
+        } catch (const Error&) {
+            unlink_path(path);  // it is this program's, since it is new
+            throw;
+        }
         remove_stale(path);
     }
     fail_file("cannot write", path, "something of that name cannot be removed");

@@ -48,10 +48,11 @@ struct StagedShards {
                 // the error that led here is the one to report
             }
     }
-    void add(const std::string& file, const std::string& path, uint64_t tokens) {
-        temporary.push_back(file);
-        shards.push_back({path, tokens, ""});  // from now on it is removed after an error
-        shards.back().checksum = open_token_shard(file).checksum;
+    void finish(TokenShardWriter& shard, const std::string& path) {
+        temporary.push_back(shard.file.path);
+        shards.push_back({path, shard.tokens, ""});  // from now on it is removed after an error
+        shard.finish();
+        shards.back().checksum = open_token_shard(shard.file.path).checksum;
     }
     void rename_all() {
         for (; renamed < shards.size(); renamed++) {
@@ -74,8 +75,7 @@ struct ShardWriter {
 
     std::string numbered() const { return prefix + format_string("_%06zu.bin", written); }
     void finish_shard(const std::string& path) {
-        shard->finish();
-        staged.add(shard->file.path, path, shard->tokens);
+        staged.finish(*shard, path);
         written++;
         shard = nullptr;
     }

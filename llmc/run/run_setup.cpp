@@ -416,11 +416,13 @@ static void note_changed_rate(const Options& o, const RunInputs& inputs, const s
                            .final_fraction = o.final_fraction};
     const float old_rate = learning_rate(scheduler, step);
     scheduler.num_steps = now;
+    const std::string advice =  // a rate of 0 trains nothing
+        old_rate > 0 ? format_string("; -k constant -l %.3g -u 0 continues at that rate", old_rate) : "";
     if (const float rate = learning_rate(scheduler, step); rate != old_rate)
         printf(
             "note: the learning rate follows its schedule over %d steps: %.3g at step %d, where %d steps "
-            "have %.3g; -k constant -l %.3g -u 0 continues at that rate\n",
-            now, rate, step, steps, old_rate, old_rate);
+            "have %.3g%s\n",
+            now, rate, step, steps, old_rate, advice.c_str());
 }
 
 void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShare& share, MainLog& log) {
