@@ -123,6 +123,33 @@ TEST(FaultKinds, AnErrorThatMayPassIsNoDamageAndNoEnd) {
     printf("%d faults in calls that look\n", runs);
 }
 
+// The same at the files of the newest checkpoint, where damage would lead to an older one.
+TEST(FaultKinds, AnErrorAtTheNewestCheckpointIsNoDamage) {
+    const Journeys data;
+    const std::string copy = data / "copy", hf = data / "hf";
+    const std::pair<Words, const char*> commands[] = {
+        {{program, "-y", "1", "-o", copy, "-x", "5", "-s", "0"}, "step    5/5"},
+        {{program, "-e", copy, "--export", "hf", hf}, "of step 4"},
+        {{BINARY_DIR "/eval", "-e", copy, "-i", data.val, "-b", "1", "-t", "16", "--device", "cpu"},
+         "of step 4"}};
+    int failed = 0;
+    for (const std::string& file : {model_path(copy, 4), optimizer_path(copy, 4), run_path(copy, 4)})
+        for (const char* call : {"open:1", "open:2", "read:1", "read:2", "fstat:1", "fstat:2", "stat:1"})
+            for (const auto& [name, number] : errors)
+                for (const auto& [command, done] : commands) {
+                    const std::string fault = format_string("FILE_FAULT=%s:%s", call, name.c_str());
+                    SCOPED_TRACE(file + " " + fault + " " + command[1]);
+                    fs::remove_all(copy), fs::remove_all(hf);
+                    fs::copy(data.run_folder, copy, fs::copy_options::recursive);
+                    const ProgramResult result = run_faulty(file, {fault}, command);
+                    const std::string& said = result.out + result.err;
+                    failed += result.status != 0;
+                    EXPECT_EQ(said.find("broken"), std::string::npos) << said;
+                    EXPECT_NE(said.find(result.status ? strerror(number) : done), std::string::npos) << said;
+                }
+    EXPECT_GT(failed, 30);
+}
+
 // Each of these calls fails every time that the journey comes to it.
 TEST(FaultKinds, AFolderThatCannotBeListedIsNotEmpty) {
     const Journeys data;

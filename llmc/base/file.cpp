@@ -239,29 +239,23 @@ static constexpr size_t buffer_bytes = 1 << 20;
 
 std::string temporary_of(const std::string& path) { return path + std::string(temporary_suffix); }
 
-enum class Identity { same, different, unknown };
-
-// Compares two files by the numbers that the system gives them, unless it numbers files anew at each look; a
-// device of Windows has no number.
-template <class LookAtA, class LookAtB>
-static Identity identity_of(LookAtA look_at_a, LookAtB look_at_b) {
-    const std::optional<FileStatus> a = look_at_a(), b = look_at_b();
-    if (!a || !b || a->kind != b->kind) return Identity::different;
-    if (!a->has_identity() || !b->has_identity()) return Identity::unknown;
-    if (a->is_same_file(*b)) return Identity::same;
-    const std::optional<FileStatus> a_again = look_at_a(), b_again = look_at_b();
-    const bool stable = a_again && b_again && a->is_same_file(*a_again) && b->is_same_file(*b_again);
-    return stable ? Identity::different : Identity::unknown;
+// Whether both have the number of one file; a device of Windows has none.
+static bool have_one_number(const std::optional<FileStatus>& a, const std::optional<FileStatus>& b) {
+    return a && b && a->kind == b->kind && a->has_identity() && b->has_identity() && a->is_same_file(*b);
 }
 
-// Whether `path` still names the open file.
+// Whether `path` still names the open file. Numbers that do not last tell nothing: see is_same_file().
 static bool is_named(int descriptor, const std::string& path) {
-    const auto open_file = [&] {
+    const auto look = [&] {
         const std::optional<FileStatus> status = get_status(descriptor);
         if (!status) fail_file("cannot write", path, errno);
-        return status;
+        return std::pair(status, status_at(path, Links::keep));
     };
-    return identity_of(open_file, [&] { return status_at(path, Links::keep); }) != Identity::different;
+    const auto [file, named] = look();
+    if (!named || named->kind != file->kind) return false;
+    if (have_one_number(file, named)) return true;
+    const auto [file_again, named_again] = look();
+    return !have_one_number(file, file_again) || !have_one_number(named, named_again);
 }
 
 // Whether two paths that exist are one, by their names alone. In a folder that holds both names, they are
@@ -288,7 +282,7 @@ static bool is_same_name(const std::string& a, const std::string& b) {
 bool is_same_file(const std::string& a, const std::string& b) {
     const std::optional<FileStatus> x = status_at(a), y = status_at(b);
     if (!x || !y || x->kind != y->kind) return false;
-    if (x->has_identity() && y->has_identity() && x->is_same_file(*y)) return true;
+    if (have_one_number(x, y)) return true;
     const auto folded = [](const std::string& path) {
         return fold_case(std::filesystem::path(path).filename().generic_string());
     };
@@ -320,9 +314,7 @@ std::string path_as_listed(const std::string& path) {
 // Standard output or standard error, if the path leads to where it leads; else -1.
 static int standard_stream(const std::string& path) {
     for (int stream : {STDOUT_FILENO, STDERR_FILENO})
-        if (identity_of([&] { return get_status(stream); }, [&] { return get_status(path); }) ==
-            Identity::same)
-            return stream;
+        if (have_one_number(get_status(stream), get_status(path))) return stream;
     return -1;
 }
 
