@@ -191,7 +191,7 @@ TEST(TokenFile, Masks) {
     TemporaryFolder folder;
     const std::string shard = folder / "my_train.bin", mask = folder / "my_train.mask";
     EXPECT_EQ(mask_of(shard), mask);
-    EXPECT_EQ(mask_of(shard + ".new"), mask + ".new");
+    EXPECT_EQ(mask_of(shard + std::string(staged_suffix)), mask + std::string(staged_suffix));
     EXPECT_EQ(mask_of("bin"), "");
     std::set<std::string> checksums;
     write_token_shard(shard, std::vector<uint16_t>(77, 5).data(), 77);

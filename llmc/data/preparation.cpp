@@ -30,9 +30,6 @@ namespace fs = std::filesystem;
 
 // --- shards, which appear under their names together, when all are complete ---
 
-// Complete shards have these names until all are there.
-static const char* const staged_suffix = ".vulkan-gpt2.new";
-
 // Complete shards that still have temporary names. What is not renamed is removed.
 struct StagedShards {
     std::vector<TokenShard> shards = {};  // with their final paths
@@ -83,7 +80,7 @@ struct ShardWriter {
         total += tokens.size();
         while (!tokens.empty()) {
             if (shard && shard->tokens == limit) finish_shard(numbered());
-            if (!shard) shard = std::make_unique<TokenShardWriter>(numbered() + staged_suffix);
+            if (!shard) shard = std::make_unique<TokenShardWriter>(numbered() + std::string(staged_suffix));
             const size_t some = std::min(tokens.size(), size_t(limit - shard->tokens));
             shard->add(tokens.data(), some);
             tokens = tokens.subspan(some);

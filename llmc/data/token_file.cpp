@@ -11,9 +11,8 @@
 static const int32_t shard_magic = 20240520, shard_version = 1, mask_magic = 20260520;
 
 std::string mask_of(const std::string& shard) {
-    for (const std::string end : {"", ".new"})
-        if (shard.ends_with(".bin" + end))
-            return shard.substr(0, shard.size() - 4 - end.size()) + ".mask" + end;
+    const std::string end(shard.ends_with(staged_suffix) ? staged_suffix : "");
+    if (shard.ends_with(".bin" + end)) return shard.substr(0, shard.size() - 4 - end.size()) + ".mask" + end;
     return "";
 }
 

@@ -51,7 +51,10 @@ void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16
 // Makes those ignored_target that are no targets. `first` is the position of targets[0] in the shard.
 void ignore_targets(const TokenShard& shard, uint64_t first, std::span<int> targets);
 
-// NAME.mask of NAME.bin; of NAME.bin.new, NAME.mask.new.
+// What temporary names of complete shards end with.
+constexpr std::string_view staged_suffix = ".vulkan-gpt2.new";
+
+// NAME.mask of NAME.bin, also behind the staged_suffix.
 std::string mask_of(const std::string& shard);
 bool is_mask(const std::string& path);
 
