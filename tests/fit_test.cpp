@@ -102,8 +102,7 @@ TEST(Fit, WhatIsAdvisedIsAccepted) {
                 refused += !problem.empty();
                 for (const std::string& advice : advices_in(problem)) {
                     SCOPED_TRACE(problem);
-                    std::vector<std::string> again = c.arguments;
-                    for (const std::string& word : words_of(advice)) again.push_back(word);
+                    const std::vector<std::string> again = with(c.arguments, words_of(advice));
                     Options o;
                     EXPECT_EQ(message_of([&] { o = parsed(again, c.processes); }), "");
                     EXPECT_EQ(problem_of(o, room, largest, host), "");

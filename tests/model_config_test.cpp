@@ -38,6 +38,22 @@ TEST(ModelConfig, NamedShapesHaveLlmcsSizes) {
     }
 }
 
+TEST(ModelConfig, EveryDepthIsAShape) {
+    int channels = 64;
+    for (int depth = 1; depth <= 84; depth++) {
+        const std::string name = "d" + std::to_string(depth);
+        const ModelConfig config = parse_descriptor(name);
+        EXPECT_NO_THROW(validate(config, name));
+        EXPECT_EQ(config.num_layers, depth);
+        EXPECT_GE(config.channels, channels) << name;
+        channels = config.channels;
+        EXPECT_EQ(parse_descriptor("gpt2:" + name).channels, channels);
+    }
+    EXPECT_EQ(parse_descriptor("d8").channels, 512);
+    EXPECT_EQ(parse_descriptor("d8").num_heads, 8);
+    EXPECT_EQ(parse_descriptor("d18").channels, 896);
+}
+
 TEST(ModelConfig, Custom) {
     ModelConfig config = parse_descriptor("custom:layers=4,heads=2,channels=126,max_seq_len=250,vocab=257");
     EXPECT_EQ(config.num_layers, 4);
@@ -61,10 +77,13 @@ TEST(ModelConfig, TheVocabularyIsPaddedToAMultipleOf128) {
 TEST(ModelConfig, BadDescriptorsAreExplained) {
     const char* bad[] = {"",
                          "d",
-                         "d7",
+                         "d0",
+                         "d85",
+                         "d012",
+                         "d-1",
                          "d12x",
                          "gpt2:",
-                         "gpt2:d13",
+                         "gpt2:d13x",
                          "gpt3:c5140",
                          "gpt3:d12",
                          "D12",

@@ -57,6 +57,21 @@ TEST(ReportSections, WhatWasLeftOutIsMeasuredIfTimeIsLeft) {
     EXPECT_GE(saved, 3);
 }
 
+// A measurement that takes longer than others, such as the first, which compiles, does not stand for all.
+TEST(ReportSections, ASlowMeasurementDoesNotEndItsSection) {
+    SectionKind kind = sleeping("first", 1, 8, 0.01);
+    const auto make = kind.make;
+    kind.make = [=](ReportRun& run) {
+        Section section = make(run);
+        section.measurements[0].measure = []() -> Rows {
+            sleep_seconds(0.6);
+            return {{"t", {0}}};
+        };
+        return section;
+    };
+    EXPECT_EQ(measured({kind}, 1).parts[0].tables[0].rows.size(), 8u);
+}
+
 // What does not fit is named, and either measured or named.
 TEST(ReportSections, WhatDoesNotFitIsNamed) {
     const ReportPart part = measured({sleeping("slow", 1, 20, 0.3)}, 1).parts[0];

@@ -276,6 +276,10 @@ TEST_F(TextRun, UnusableTextsAreRefusedBeforeAnythingIsWritten) {
                    "--include chooses among the files of a folder");
     expect_refused({"--text", "stories", "--include", "*"}, "--include '*' says how a text is read");
     expect_refused({"-i", "x.bin", "--field", "text"}, "--field text says how a text is read");
+    write_whole_file(folder / "my.jsonl", {std::string(30000, '\n'), R"({"text": "a"})"});
+    for (const Words& plan : {Words{"--dry-run"}, Words{"--dry-run=memory", "--skip-bad-lines"}})
+        expect_refused(with(plan, {"--text", "my.jsonl", "--field", "text", "--field", "nowhere"}),
+                       "my.jsonl: line 30001 has no string in a field 'nowhere'");
     expect_refused({"--text", "my.txt", "-d", "1000"}, "-d 1000 is not a multiple");
     expect_refused({"--text", "my.txt", "-i", "x.bin"}, "leave out -i and -j");
     expect_refused({"--text", "my.txt", "-x", "3", "--epochs", "2"}, "leave one out");

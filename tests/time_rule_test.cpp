@@ -64,6 +64,20 @@ TEST(TimeRule, StepsAndValidationsFitInTheTime) {
             }
 }
 
+// 49 steps of 9 s of GPT-2, which takes 1.4 GiB at each better validation.
+TEST(TimeRule, LargeModelsAreWrittenLessOften) {
+    RuleInputs in = text_of(3e5, 3);
+    in.layers = in.heads = 12, in.channels = 768, in.vocab_size = 50257, in.steps = 49;
+    in.train_tokens = 67000, in.val_tokens = 1200;
+    const auto validations = [&](double seconds) {
+        return choose_for_time(in, [&](const TextRecipe&) { return seconds; }).validations;
+    };
+    EXPECT_LE(validations(9), 6);
+    EXPECT_EQ(validations(0.2), 2);
+    in.layers = in.heads = 2, in.channels = 64, in.vocab_size = 257;
+    EXPECT_EQ(validations(0.2), 16);
+}
+
 TEST(TimeRule, AFastDeviceGetsALargerModelOfALongText) {
     const TextRecipe slow = choose_for_time(text_of(39e6, 3), devices[1]);
     const TextRecipe fast = choose_for_time(text_of(39e6, 3), devices[4]);

@@ -378,7 +378,7 @@ TEST(train_gpt2, a_dry_run_prints_the_plan_and_writes_nothing) {
             {"-x", "1000", "-d", "102", "-n", "5", "-o", data / "out", "--dry-run", "--device", where});
         ASSERT_EQ(result.status, 0) << result.err;
         for (const char* text :
-             {"memory: ", "optimizer", "the largest batch that fits is -b ",
+             {"memory: ", "optimizer", "the largest batch that fits and divides -d 102 is -b 6\n",
               "tokens: 1.02e+05 in 1000 steps, 25.50 epochs", "operations: ", "time: about "})
             EXPECT_NE(result.out.find(text), std::string::npos) << text << "\n" << result.out;
         EXPECT_EQ(result.out.find("step "), result.out.npos);

@@ -76,13 +76,28 @@ TEST(TrainOptions, LlmcsFlagsHaveTheSameMeaning) {
     EXPECT_TRUE(parse({"-a", "1", "-j", "val.bin"}).overfit);
 }
 
+TEST(TrainOptions, TheScheduleIsWhatItsNameSays) {
+    const auto decay = [](const Words& options) {
+        const Options o = parse(with({"-i", "a"}, options));
+        return std::pair(o.scheduler, o.final_fraction);
+    };
+    EXPECT_EQ(decay({}), std::pair(Schedule::constant, 1.0f));
+    EXPECT_EQ(decay({"-q", "0.2"}), std::pair(Schedule::cosine, 0.2f));
+    EXPECT_EQ(decay({"-k", "cosine"}), std::pair(Schedule::cosine, 0.1f));
+    EXPECT_EQ(decay({"-k", "linear"}), std::pair(Schedule::linear, 0.1f));
+    EXPECT_EQ(decay({"-k", "constant"}), std::pair(Schedule::constant, 1.0f));
+    EXPECT_EQ(decay({"-k", "linear", "-q", "1"}), std::pair(Schedule::linear, 1.0f));
+    EXPECT_EQ(decay({"--optimizer", "muon"}), std::pair(Schedule::cosine, 0.1f));
+    EXPECT_EQ(decay({"--optimizer", "muon", "-k", "linear"}), std::pair(Schedule::linear, 0.1f));
+}
+
 TEST(TrainOptions, LlmcsDefaults) {
     const Options o = parse({"-i", "train.bin"});
     EXPECT_EQ(o.batch, 4);
     EXPECT_EQ(o.sequence, 1024);
     EXPECT_EQ(o.total_batch, -1);
     EXPECT_EQ(o.max_steps, -1);
-    EXPECT_EQ(o.scheduler, Schedule::cosine);
+    EXPECT_EQ(o.scheduler, Schedule::constant);  // as its cosine to the rate itself
     EXPECT_EQ(o.learning_rate, 3e-4f);
     EXPECT_EQ(o.warmup, 0);
     EXPECT_EQ(o.final_fraction, 1.0f);
@@ -208,7 +223,8 @@ TEST(TrainOptions, TheEffectiveOptionsReadBackAreTheSame) {
     EXPECT_TRUE(same.val_data.empty() && same.output.empty() && same.tokenizer.empty());
     EXPECT_FALSE(same.overfit || same.hellaswag);
     EXPECT_TRUE(same.master_weights);
-    for (const char* line : {"batch-size=4\n", "weight-decay=0\n", "max-steps=9\n", "scheduler=\"cosine\"\n"})
+    for (const char* line :
+         {"batch-size=4\n", "weight-decay=0\n", "max-steps=9\n", "scheduler=\"constant\"\n"})
         EXPECT_NE(options_text(o).find(line), std::string::npos) << line << "\n" << options_text(o);
     for (const char* line : {"resume", "config", "tf32"})
         EXPECT_EQ(options_text(o).find(line), std::string::npos) << line;

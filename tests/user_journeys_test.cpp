@@ -666,6 +666,8 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
         {{"-l", "nan"}, {"--learning-rate: nan is not 0 to 1000"}},
         {{"-y", "2"}, {"--resume: 2 "}},
         {{"--beta2", "1"}, {"--beta2: 1 is not 0 to 0.999999"}},
+        {{"-e", "gpt2"}, {"`data/download.sh gpt2 gpt2` downloads it to data/gpt2, for -e data/gpt2"}},
+        {{"-e", "nowhere/gpt2-xl/"}, {"`data/download.sh gpt2 gpt2-xl` downloads it"}},
     };
     for (const Case& c : cases) expect_refused(trainer("my", c.options), c.parts);
     expect_refused({bin("prepare_data"), "--out", "/proc/no", "--name", "x", folder / "my.txt"},
@@ -723,36 +725,15 @@ TEST_F(Journey, EveryProgramHasTheUsualOptions) {
     }
 }
 
-// Scripts append options; lists grow.
-TEST_F(Journey, TheLastValueOfAnOptionCounts) {
-    const std::string first = folder / "first", last = folder / "last";
-    EXPECT_EQ(
-        run_program({bin("make_corpus"), "--stories", "0", "--stories", "1", "--out", first, "--out", last})
-            .status,
-        0);
-    EXPECT_FALSE(file_exists(first));
-    const ProgramResult prepared = run_program({bin("prepare_data"),
-                                                "--include",
-                                                "fir*",
-                                                "--include",
-                                                "las*",
-                                                folder.path,
-                                                "--out",
-                                                first,
-                                                "--out",
-                                                folder / "tokens",
-                                                "--name",
-                                                "a",
-                                                "--name",
-                                                "b",
-                                                "--seed",
-                                                "1",
-                                                "--seed",
-                                                "2",
-                                                "--val-tokens",
-                                                "10"});
+// Lists grow, everything else is given once.
+TEST_F(Journey, AnOptionThatIsGivenTwiceIsRefused) {
+    for (const char* name : {"train_gpt2", "eval", "generate", "prepare_data", "make_corpus"})
+        expect_refused({bin(name), "--threads", "1", "--threads=1"},
+                       {"--threads is given twice: it takes one"});
+    const ProgramResult prepared =
+        run_program({bin("prepare_data"), "--include", "fir*", "--include", "my*", folder.path, "--out",
+                     folder / "tokens", "--name", "b", "--val-tokens", "10"});
     EXPECT_EQ(prepared.status, 0) << prepared.err;
-    EXPECT_TRUE(file_exists(folder / "tokens/b_train.bin"));
 }
 
 TEST_F(Journey, ABenchmarkMeasuresKernelsAndTheCpu) {
@@ -798,6 +779,24 @@ TEST_F(Journey, DryRunNeedsNoData) {
     for (const char* part : {"data: none", "the largest batch that fits is -b ", "tokens/s"})
         EXPECT_TRUE(contains(run.out, part)) << part << run.out;
     EXPECT_FALSE(contains(run.out, "epochs")) << run.out;
+    EXPECT_FALSE(contains(run.out, "takes about an hour")) << run.out;
+}
+
+TEST_F(Journey, ADryRunOnABusyMachineSaysSo) {
+    const std::string busy =
+        "for i in $(seq $((4 * $(nproc)))); do (while :; do :; done) & done; \"$@\"; kill $(jobs -p)";
+    const ProgramResult run =
+        run_program(with({"bash", "-c", busy, "bash"}, {bin("train_gpt2"), "--dry-run", "--device", "cpu",
+                                                        "-e", shape, "-b", "2", "-t", "16"}));
+    EXPECT_TRUE(contains(run.out, "note: other programs use the CPUs, too")) << run.out << run.err;
+}
+
+TEST_F(Journey, AnEstimateOfHoursSaysWhatTakesLess) {
+    const Words plan = {
+        bin("train_gpt2"), "--dry-run", "--device", "cpu", "-e", shape, "-b", "2", "-t", "16"};
+    const ProgramResult run = run_program(with(plan, {"-x", "1000000000"}));
+    EXPECT_TRUE(std::regex_search(run.out, std::regex("note: -x [0-9]+ takes about an hour; less time for")))
+        << run.out << run.err;
 }
 
 TEST_F(Journey, LinesAndOptimizerOptionsHaveAnEffect) {

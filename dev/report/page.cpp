@@ -122,11 +122,11 @@ static std::string seconds_text(double seconds) {
     return format_string("%.0f min %.0f s", std::floor(seconds / 60), std::fmod(seconds, 60));
 }
 
-// The measurements skipped for lack of time.
+// The measurements that were expected to take longer than what was left.
 static std::string left_out_list(const ReportPart& part) {
     if (part.left_out.empty()) return "";
     std::string html =
-        "<details class=\"card\" open=\"open\"><summary>Skipped for lack of time " +
+        "<details class=\"card\" open=\"open\"><summary>Skipped: the time that was left seemed too short " +
         tag("span", format_string("%zu measurements", part.left_out.size()), "class=\"quiet\"") +
         "</summary>\n<ul>";
     for (const std::string& what : part.left_out) html += tag("li", what);

@@ -35,7 +35,7 @@ struct ReportPart {
     std::optional<Machine> device = {};  // none if it could not be opened
     std::vector<Table> tables = {};
     std::vector<Plot> plots = {};
-    std::vector<std::string> left_out = {};  // measurements skipped for lack of time
+    std::vector<std::string> left_out = {};  // measurements for which the time seemed too short
 };
 
 struct Report {

@@ -11,18 +11,21 @@
 #include "llmc/launchpad/open_device.h"
 #include "llmc/run/progress.h"
 
-static double expected_seconds(const Section& section, const Measurement& m) {
-    double expected = m.expected;
+static double expected_seconds(const Section& section, const Measurement& m, bool spends_the_rest) {
+    std::vector<double> seconds;
     for (const Measurement& other : section.measurements)
-        if (other.done && other.size <= m.size) expected = std::max(expected, other.seconds);
-    return expected;
+        if (other.done && other.size <= m.size) seconds.push_back(other.seconds);
+    if (seconds.empty()) return m.expected;
+    std::sort(seconds.begin(), seconds.end());
+    if (!spends_the_rest) return std::max(m.expected, seconds.back());
+    return std::max(m.expected, seconds.size() == 1 ? seconds[0] / 2 : seconds[(seconds.size() - 1) / 2]);
 }
 
 void make_measurements(Section& section, ReportRun& run) {
     std::optional<Phase> phase;
     for (Measurement& m : section.measurements) {
         const double start = now();
-        if (m.done || start + expected_seconds(section, m) > run.end) continue;
+        if (m.done || start + expected_seconds(section, m, run.spends_the_rest) > run.end) continue;
         if (on_terminal()) update_phase(phase, "measuring", m.what);
         m.rows = m.measure();
         m.seconds = now() - start;
@@ -119,6 +122,7 @@ Report measure_sections(const ReportOptions& options, const std::vector<SectionK
         save(report);
     }
     run.end = start + total;
+    run.spends_the_rest = true;
     for (size_t i = 0; i < kinds.size(); i++) {
         ReportPart& part = all[i].part;
         const size_t left_out = part.left_out.size();

@@ -20,6 +20,7 @@ struct ReportRun {
     std::unique_ptr<LaunchPad> pad;  // null: the CPU alone
     MachinePeaks peaks = {};
     double end = std::numeric_limits<double>::infinity();  // of the section's time, in that of now()
+    bool spends_the_rest = false;                          // the time that the sections left
 
     // Without a GPU: keep the work small.
     bool software() const { return !pad || pad->device().type == DeviceType::software; }
@@ -48,7 +49,8 @@ struct Section {
 };
 
 // Makes the measurements that are not done yet, in order, and leaves out those that would miss run.end. A
-// measurement is expected to take as long as the longest of the completed ones of at most its size.
+// measurement is expected to take as long as the longest of the completed ones of at most its size; with the
+// time that is left at the end, as their median, or half of the only one, which may have compiled kernels.
 void make_measurements(Section& section, ReportRun& run);
 
 // The tables with the rows so far, in the order of the measurements, and what is left out.

@@ -58,6 +58,14 @@ uint64_t available_memory(const std::string& root = "");
 // limit.
 int cpu_quota(const std::string& root = "");
 
+// What this process has had of the CPUs so far, and how often the system took one from it for another
+// program.
+struct CpuUse {
+    double seconds = 0;
+    uint64_t preemptions = 0;  // 0 on macOS and Windows
+};
+CpuUse cpu_use();
+
 // What a limit leaves: 0 if more is used.
 inline uint64_t left_of(uint64_t limit, uint64_t used) { return limit > used ? limit - used : 0; }
 

@@ -103,6 +103,19 @@ std::string cache_folder() {
     return !cache.empty() ? cache : home.empty() ? "" : home + "/.cache";
 }
 
+CpuUse cpu_use() {
+    rusage use = {};
+    getrusage(RUSAGE_SELF, &use);
+    const auto seconds = [](const timeval& time) {
+        return double(time.tv_sec) + 1e-6 * double(time.tv_usec);
+    };
+    CpuUse found = {.seconds = seconds(use.ru_utime) + seconds(use.ru_stime)};
+#ifndef __APPLE__  // which also counts the ends of time slices
+    found.preemptions = uint64_t(use.ru_nivcsw);
+#endif
+    return found;
+}
+
 // --- memory ---
 
 const char* const out_of_memory_message =

@@ -111,6 +111,8 @@ uint64_t physical_memory() { return memory_status().ullTotalPhys; }
 
 int cpu_quota(const std::string&) { return INT_MAX; }
 
+CpuUse cpu_use() { return {}; }
+
 uint64_t available_memory(const std::string&) {
     const MEMORYSTATUSEX status = memory_status();
     return std::min({status.ullAvailPhys, status.ullAvailPageFile, status.ullAvailVirtual});

@@ -183,6 +183,22 @@ bool names_model_file(const std::string& name) {
 
 bool looks_like_model_file(const std::string& name) { return names_model_file(name) || has_separator(name); }
 
+// Error if the name is that of a model of OpenAI's, or of its folder, which is not there.
+static void refuse_published(const std::string& name) {
+    const std::string size =
+        (fs::path(name) / "").lexically_normal().parent_path().filename().generic_string();
+    for (const char* published : {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"}) {
+        if (size != published) continue;
+        const std::string folder = "data/" + size;
+        if (name != folder && is_folder(folder))
+            fail("-e %s: it is in %s: -e %s", name.c_str(), folder.c_str(), folder.c_str());
+        fail(
+            "-e %s: it is not there: `data/download.sh gpt2 %s` downloads it to %s, for -e %s; a new model "
+            "is -e d12",
+            name.c_str(), published, folder.c_str(), folder.c_str());
+    }
+}
+
 ModelSource find_model(const std::string& name) {
     if (is_folder(name)) return find_in_folder(name, name, Choice::best);
     if (const std::string folder = folder_of_last(name); !folder.empty())
@@ -193,6 +209,7 @@ ModelSource find_model(const std::string& name) {
     const bool is_shape = before_colon == "custom" || before_colon == "gpt2" || before_colon == "gpt3";
     if (!is_shape && is_folder(before_colon))
         fail("-e %s: after a run's folder comes :last, or nothing for its best checkpoint", name.c_str());
+    refuse_published(name);
     if (has_separator(name)) {
         refuse_unreachable(name);
         fail("-e %s: %s", name.c_str(),

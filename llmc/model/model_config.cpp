@@ -52,19 +52,17 @@ static const NamedShape named_shapes[] = {
     {"gpt3:c2048", 2048, 24, 16, 2048}, {"gpt3:c2560", 2048, 32, 32, 2560},
     {"gpt3:c4096", 2048, 32, 32, 4096}, {"gpt3:c12288", 2048, 96, 96, 12288},
 };
-static constexpr int gpt2_vocab = 50257, gpt2_positions = 1024;
+static constexpr int gpt2_vocab = 50257, gpt2_positions = 1024, most_depth = 84;
 
 [[noreturn]] static void reject(const std::string& text, const std::string& why) {
-    std::string depths, widths;
-    for (const NamedShape& shape : named_shapes) {
-        std::string name = shape.name;
-        std::string& list = name.starts_with("gpt2:") ? depths : widths;
-        list += (list.empty() ? "" : ", ") + name.substr(5);
-    }
+    std::string widths;
+    for (const NamedShape& shape : named_shapes)
+        if (const std::string name = shape.name; name.starts_with("gpt3:"))
+            widths += (widths.empty() ? "" : ", ") + name.substr(5);
     fail(
-        "model '%s': %s; accepted are a checkpoint file ending in .bin, %s (or gpt2:dN), gpt3:cN with cN one "
-        "of %s, and custom:layers=4,heads=4,channels=128[,max_seq_len=256][,vocab=257]",
-        text.c_str(), why.c_str(), depths.c_str(), widths.c_str());
+        "model '%s': %s; accepted are a checkpoint file ending in .bin, d1 to d%d, such as d12, gpt3:cN with "
+        "cN one of %s, and custom:layers=4,heads=4,channels=128[,max_seq_len=256][,vocab=257]",
+        text.c_str(), why.c_str(), most_depth, widths.c_str());
 }
 
 struct CustomField {
@@ -109,20 +107,47 @@ static ModelConfig parse_custom(const std::string& text) {
     return config;
 }
 
+static ModelConfig config_of(const NamedShape& shape) {
+    ModelConfig config = {shape.max_seq_len, 0, 0, shape.layers, shape.heads, shape.channels};
+    set_vocab_size(config, gpt2_vocab);
+    return config;
+}
+
+// A model of so many layers: the named one, else channels between its neighbours', in heads of 64. No
+// channels: it has too many layers.
+static NamedShape shape_of_depth(int depth) {
+    NamedShape before = {"", gpt2_positions, 0, 0, 0};
+    for (const NamedShape& shape : named_shapes) {
+        if (!std::string_view(shape.name).starts_with("gpt2:")) continue;
+        if (depth == shape.layers) return shape;
+        const int wider = shape.channels - before.channels, deeper = shape.layers - before.layers;
+        const int heads = std::max(1, (before.channels + wider * (depth - before.layers) / deeper) / 64);
+        if (depth < shape.layers) return {"", gpt2_positions, depth, heads, 64 * heads};
+        before = shape;
+    }
+    return {};
+}
+
+// N of dN or gpt2:dN; 0: it is something else.
+static int depth_of(std::string_view text) {
+    if (text.starts_with("gpt2:")) text.remove_prefix(5);
+    if (!text.starts_with('d')) return 0;
+    int depth = 0;
+    const auto [stop, error] = std::from_chars(text.data() + 1, text.data() + text.size(), depth);
+    return error == std::errc() && stop == text.data() + text.size() && text[1] != '0' ? depth : 0;
+}
+
 ModelConfig parse_descriptor(const std::string& text) {
     if (text.starts_with("custom:")) {
         ModelConfig config = parse_custom(text);
         validate(config, "model '" + text + "'");
         return config;
     }
-    std::string name = text.starts_with("d") ? "gpt2:" + text : text;
-    for (const NamedShape& shape : named_shapes) {
-        if (name != shape.name) continue;
-        ModelConfig config = {shape.max_seq_len, 0, 0, shape.layers, shape.heads, shape.channels};
-        set_vocab_size(config, gpt2_vocab);
-        return config;
-    }
-    reject(text, "unknown");
+    for (const NamedShape& shape : named_shapes)
+        if (text == shape.name) return config_of(shape);
+    const NamedShape shape = shape_of_depth(depth_of(text));
+    if (depth_of(text) < 1 || !shape.channels) reject(text, "unknown");
+    return config_of(shape);
 }
 
 void set_vocab_size(ModelConfig& config, int vocab_size) {

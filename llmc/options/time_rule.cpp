@@ -101,12 +101,15 @@ static void fit_batch(const RuleInputs& in, TextRecipe& r) {
     s.tokens_per_step = in.tokens_per_step ? in.tokens_per_step : r.batch * s.sequence * in.processes;
 }
 
-// Steps that fit in the time, with validations that take at most a tenth of it.
+// Steps that fit in the time, with validations and checkpoints that take at most a tenth of it.
 static void choose_length(const RuleInputs& in, TextRecipe& r) {
     const double tokens = tokens_of(in, r.vocab_size), per_epoch = tokens / r.shape.tokens_per_step;
     const double forward = 0.35 * r.step_seconds;  // of a step's time
     const double validation = val_tokens_of(in, r.vocab_size) / r.shape.tokens_per_step * forward;
-    r.validations = validation > 0 ? int(std::clamp(0.1 * in.seconds / validation, 2.0, 16.0)) : 16;
+    // each may be the best so far, whose parameters and moments are written, at the rate of a slow disk
+    const double pause = validation + 12 * r.parameters / 2e8;
+    const double seconds = in.steps > 0 && r.step_seconds > 0 ? in.steps * r.step_seconds : in.seconds;
+    r.validations = int(std::clamp(0.1 * seconds / pause, 2.0, 16.0));
     double steps = per_epoch * most_epochs(tokens, r.parameters);
     if (r.step_seconds > 0)
         steps = std::min(steps, (in.seconds - r.validations * validation) / r.step_seconds);

@@ -41,7 +41,8 @@ static void add_data_options(OptionTable& t, Options& o) {
          o.model,
          "a run's folder (FOLDER:last: its newest checkpoint, else its best), an llm.c checkpoint, a Hugging "
          "Face "
-         "folder, or a new model: d6 to d48, gpt3:c768, custom:layers=4,heads=4,channels=128,max_seq_len=256")
+         "folder, or a new model: d1 to d84, gpt3:c768, "
+         "custom:layers=4,heads=4,channels=128,max_seq_len=256")
         .is(PathKind::model);
     t.add("--tokenizer", o.tokenizer,
           "with --text: bytes, bpe:4096 to train one of so many tokens on the text, or a tokenizer's file; "
@@ -79,11 +80,13 @@ static void add_training_options(OptionTable& t, Options& o) {
     t.add("--minutes", o.minutes,
           "with --text: the time that training takes; model, steps and all else that is not given follow")
         .between(0.05, 1e5);
-    t.add("-k,--lr-scheduler lr-schedule schedule lr-decay", o.scheduler, "cosine, linear, constant or wsd")
+    t.add("-k,--lr-scheduler lr-schedule schedule lr-decay", o.scheduler,
+          "cosine, linear, constant or wsd; cosine if -q alone is given")
         .one_of({"cosine", "linear", "constant", "wsd"});
     t.add("-l,--learning-rate lr", o.learning_rate, "peak learning rate").between(0, 1000);
     t.add("-u,--warmup-steps warmup", o.warmup, "steps of linear warm-up");
-    t.add("-q,--final-lr-fraction min-lr", o.final_fraction, "final learning rate, as a fraction of the peak")
+    t.add("-q,--final-lr-fraction min-lr", o.final_fraction,
+          "final learning rate, as a fraction of the peak; 0.1 if -k alone is given")
         .between(0, 1);
     t.add("-c,--weight-decay wd", o.weight_decay, "weight decay of matrices and embeddings").between(0, 1000);
     t.add("--muon-lr", o.muon_learning_rate, "peak learning rate of Muon; 0: as -l").between(0, 1000);
@@ -278,6 +281,7 @@ float default_muon_learning_rate(int channels) {
 static void take_muon_defaults(Options& o) {
     if (o.optimizer != OptimizerKind::muon || names_model_file(o.model)) return;
     o.sources.choose(o.learning_rate, default_muon_learning_rate(read_shape(find_model(o.model)).channels));
+    if (!o.is_given(o.scheduler)) o.sources.choose(o.scheduler, Schedule::cosine);
     o.sources.choose(o.final_fraction, 0.1f);
     o.sources.choose(o.weight_decay, 0.1f);
     note_chosen(o, "--optimizer muon");
@@ -417,7 +421,17 @@ static void check_options(const Options& o) {
         fail("--keep-best compares validation losses of checkpoints: it needs -o, -j, -v and -n");
 }
 
+// The rate is constant unless -k or -q says how it falls.
+static void choose_decay(Options& o) {
+    const auto is_free = [&](const auto& value) { return o.sources.of(&value) == Source::built_in; };
+    if (o.is_given(o.final_fraction) && is_free(o.scheduler)) o.sources.choose(o.scheduler, Schedule::cosine);
+    if (!o.is_given(o.scheduler) || o.scheduler == Schedule::constant || !is_free(o.final_fraction)) return;
+    o.sources.choose(o.final_fraction, 0.1f);
+    o.notes.push_back("-k without -q: the learning rate falls to a tenth, as with -q 0.1");
+}
+
 void complete_options(Options& o) {
+    choose_decay(o);
     check_options(o);
     if (o.sources.of(&o.minutes) == Source::command_line && o.sources.of(&o.max_steps) == Source::run)
         o.notes.push_back("--minutes has chosen the run's steps when it began: -x makes it longer");

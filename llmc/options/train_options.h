@@ -28,7 +28,7 @@ struct Options {
     std::string device = "auto";
     uint64_t device_memory = 0;  // most bytes of the device's memory; 0: all
     MachineOptions machine = {};
-    Schedule scheduler = Schedule::cosine;
+    Schedule scheduler = Schedule::constant;
     StoredType precision = StoredType::fp32;
     OptimizerKind optimizer = OptimizerKind::adamw;
     int batch = 4;  // 0: auto

@@ -1,8 +1,12 @@
 // What --dry-run prints in addition to the plan: operations, and time from a few steps that change nothing.
 #pragma once
+#include <omp.h>
+
 #include <cstdio>
 
 #include "llmc/base/clock.h"
+#include "llmc/base/error.h"
+#include "llmc/base/os.h"
 #include "llmc/model/train_step.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/run_plan.h"
@@ -52,6 +56,29 @@ double step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
     return one + std::max(two - one, 0.0) * (n - 1);
 }
 
+// Prints a note if other programs had CPUs that the steps since `before` asked for.
+inline void note_other_programs(const LaunchPad* pad, const CpuUse& before) {
+    const CpuUse use = cpu_use();
+    const double seconds = use.seconds - before.seconds;
+    const int own_threads = omp_get_max_threads();  // more of them than CPUs take turns
+    const double usual = 50;                        // a second, of the system itself
+    if ((pad && pad->device().is_gpu()) || own_threads > online_cpus()) return;
+    if (double(use.preemptions - before.preemptions) > usual * std::max(seconds, 0.1))
+        printf(
+            "note: other programs use the CPUs, too: without them, a step takes less than the time below\n");
+}
+
+// For a run of hours.
+inline void suggest_less_time(const Options& o, const LaunchPad* pad, int steps_in_an_hour) {
+    std::string less =
+        o.text.empty() ? format_string("-x %d", std::max(1, steps_in_an_hour)) : "--minutes 60";
+    less +=
+        " takes about an hour; less time for the same steps: a smaller model (-e) or shorter sequences (-t)";
+    if (!pad) less += ", a GPU";
+    if (pad && o.precision == StoredType::fp32) less += ", --precision bf16 or fp16";
+    print_line(stdout, "note: %s", less.c_str());
+}
+
 // peak: flops per second, as peak_rate() measures it; 0: unknown.
 template <class Real>
 void print_estimate(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer, RunInputs& inputs,
@@ -68,11 +95,14 @@ void print_estimate(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
     printf("operations: %.4g per token, %.4g per step", flops, flops * tokens);
     if (has_length) printf(", %.4g in total", flops * tokens * steps);
     printf("\n");
+    const CpuUse before = cpu_use();
     const double seconds = step_seconds(o, g, optimizer, inputs);
+    note_other_programs(g.pad, before);
     printf("time: about %.4g s per step, %.0f tokens/s%s\n", seconds, tokens / seconds,
            has_length
                ? (", " + duration(seconds * steps) + " in total, without validation and samples").c_str()
                : "");
+    if (has_length && seconds * steps > 3600) suggest_less_time(o, g.pad, int(3600 / seconds));
     if (peak > 0)
         printf("that is %.1f%% of the device's measured peak, %.4g operations/s in %s\n",
                100 * flops * tokens / seconds / peak, peak, real_name<Real>());

@@ -248,8 +248,10 @@ static std::string advice(const MemoryCheck& memory, const Options& o) {
 
 void print_room(const MemoryCheck& memory, const Options& o) {
     const int most = largest_batch(memory, o);
-    const std::string fits = most > 0 ? format_string("the largest batch that fits is -b %d", most)
-                                      : format_string("not even -b 1 fits with -r %d", o.recompute);
+    const std::string of = o.total_batch > 0 ? format_string(" and divides -d %d", o.total_batch) : "";
+    const std::string fits = most > 0
+                                 ? format_string("the largest batch that fits%s is -b %d", of.c_str(), most)
+                                 : format_string("not even -b 1 fits with -r %d", o.recompute);
     print_line(stdout, "free memory on %s: %s; %s", memory.room.where.c_str(), gib(memory.room.bytes).c_str(),
                fits.c_str());
 }

@@ -73,7 +73,9 @@ static uint64_t text_bytes(const Options& o, const std::string& path) {
     TextBlock first;
     TextReader({path}, o.of_text).next(first);  // no JSON
     Tokenizer as_bytes = open_tokenizer("bytes");
-    const size_t tokens = encode_block(first, o.of_text, as_bytes).tokens.size();
+    const EncodedBlock encoded = encode_block(first, o.of_text, as_bytes);
+    const size_t tokens = encoded.tokens.size();
+    if (tokens == 0 && encoded.skipped_lines) fail("%s", encoded.first_skipped.c_str());
     const double share = first.text.empty() ? 1 : double(tokens) / double(first.text.size());
     TextFile file(path);
     std::string part(1 << 20, '\0');
