@@ -14,7 +14,7 @@
 #include "llmc/data/preparation.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/data/token_file.h"
-#include "llmc/launchpad/open_device.h"
+#include "llmc/kernels/self_test.h"
 #include "llmc/options/command_line.h"
 #include "llmc/options/shared_options.h"
 #include "llmc/options/start_program.h"
@@ -181,7 +181,7 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
 
     std::optional<TextSequences> texts;
     if (!options.text.empty()) texts = open_texts(options, model);
-    const auto pad = open_device(options.model.device, {}, stderr);
+    const auto pad = open_checked_device(options.model.device, {}, stderr);
     const auto allocate = [&](GPT2<Real>& g) { gpt2_allocate(g, options.batch, options.sequence, false); };
     const auto g = load_model<Real>(model, pad.get(), allocate);
     allocate(*g);

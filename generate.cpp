@@ -17,7 +17,7 @@
 #include "llmc/base/lines.h"
 #include "llmc/base/os.h"
 #include "llmc/generate/text_generator.h"
-#include "llmc/launchpad/open_device.h"
+#include "llmc/kernels/self_test.h"
 #include "llmc/options/command_line.h"
 #include "llmc/options/shared_options.h"
 #include "llmc/options/start_program.h"
@@ -201,7 +201,7 @@ static void converse(Generator<Real>& generator) {
 template <class Real>
 static void generate(const GenerateOptions& options, TrainedModel& model,
                      const std::vector<std::string>& prompts) {
-    const auto pad = open_device(options.model.device, {}, stderr);
+    const auto pad = open_checked_device(options.model.device, {}, stderr);
     const auto g = load_model<Real>(model, pad.get(), [&](GPT2<Real>& counted) {
         const TextGenerator<Real> generator(counted, model.positions(), options.samples);
         counted.memory.count("samples", generator.memory_bytes());

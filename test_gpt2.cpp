@@ -15,7 +15,7 @@
 #include "llmc/base/os.h"
 #include "llmc/base/precision.h"
 #include "llmc/files/checkpoint.h"
-#include "llmc/launchpad/open_device.h"
+#include "llmc/kernels/self_test.h"
 #include "llmc/model/debug_state.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/model/optimizer.h"
@@ -122,7 +122,7 @@ static bool check_model(const TestOptions& o) {
     const ModelConfig config = read_model_header(o.model);
     const DebugState s = read_debug_state(o.state, config);
     const std::vector<double> losses = o.losses.empty() ? std::vector<double>() : read_losses(o.losses);
-    const auto pad = open_device(o.device);
+    const auto pad = open_checked_device(o.device);
     print_line(stdout, "model: %s in %s", o.model.c_str(), real_name<Real>());
     GPT2<Real> g(config, pad.get());
     gpt2_allocate(g, s.B, s.T, true);

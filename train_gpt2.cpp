@@ -24,7 +24,7 @@
 #include "llmc/base/precision.h"
 #include "llmc/base/signals.h"
 #include "llmc/files/export.h"
-#include "llmc/launchpad/open_device.h"
+#include "llmc/kernels/self_test.h"
 #include "llmc/launchpad/peak.h"
 #include "llmc/model/gradient_exchange.h"
 #include "llmc/options/start_program.h"
@@ -64,7 +64,8 @@ static int processes_on_device(const Options& o, const Communicator& job) {
 static std::unique_ptr<LaunchPad> open_training_device(const Options& o, Communicator& job) {
     note_bound_cores(o, job);
     const uint64_t limit = o.plans_device() ? 0 : o.device_memory / uint64_t(processes_on_device(o, job));
-    auto pad = open_device(device_of_process(o, job), {.device_memory = limit, .timestamps = o.profile});
+    auto pad =
+        open_checked_device(device_of_process(o, job), {.device_memory = limit, .timestamps = o.profile});
     if (o.offloads_optimizer() && !has_own_memory(pad.get()))
         print_line(stdout, "note: --offload optimizer has no effect: %s uses the host's memory",
                    pad ? pad->device().name.c_str() : "the CPU");
@@ -459,6 +460,7 @@ int main(int argc, char** argv) {
         options.num_nodes = job->num_nodes;
         if (options.machine.threads) use_threads(options.machine.threads);
         if (options.list_devices) return print_devices(), 0;
+        if (options.self_test) return print_self_test(options.device) ? 0 : 1;
         if (options.exports() || !options.plotted.empty()) return run_alone(options, *job);
         return train_and_retry(options, argc, argv, *job);
     } catch (const std::exception& error) {

@@ -55,6 +55,7 @@ endforeach()
 set(FAULT_LAYER ${CMAKE_CURRENT_BINARY_DIR}/vulkan_fault_layer)  # loaded by the Vulkan loader
 add_library(vulkan_fault_layer MODULE tests/vulkan_fault_layer/fault_layer.cpp)
 target_link_options(vulkan_fault_layer PRIVATE LINKER:-z,nodelete)  # counts through several instances
+target_include_directories(vulkan_fault_layer PRIVATE ${PROJECT_SOURCE_DIR})
 target_include_directories(vulkan_fault_layer SYSTEM PRIVATE ${VULKAN_INCLUDE})
 set_target_properties(vulkan_fault_layer PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${FAULT_LAYER})
 configure_file(tests/vulkan_fault_layer/VkLayer_llmc_fault.json

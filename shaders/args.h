@@ -48,6 +48,10 @@ struct PeakCopyArgs {
     int n;
 };
 
+struct SubgroupSizeArgs {
+    Floats size;
+};
+
 struct MatrixLayoutArgs {
     Floats accumulators, operands;  // (invocations of a subgroup, components): row-major element indices
                                     // in the accumulator and in operand A

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "llmc/base/file.h"
+#include "llmc/layers/gelu.h"
 #include "tests/run_program.h"
 
 // Keeps the arguments of all calls of a progress callback.
@@ -352,4 +353,35 @@ TEST(PipelineCache, LeavesNoTemporaryFiles) {
     std::ofstream(temporary_of(file.string())) << "what a killed program left";
     run_with_cache(cache.path.string());
     EXPECT_EQ(cache.files(), std::vector{file});
+}
+
+// What a check finds wrong is not taken, nor by the next launchpad, which checks nothing again.
+TEST(Prepare, TakesAnotherVersionOfWhatIsWrong) {
+    for_each_mode([](LaunchPad& like) {
+        const TemporaryFolder folder;
+        LaunchPadOptions options = fresh_options(like);
+        options.cache_directory = folder / "cache";
+        int checked = 0;
+        std::string wrong = "/block:256";
+        options.check_versions = [&](LaunchPad&, const std::set<std::string>& versions) {
+            std::map<std::string, bool> right;
+            for (const std::string& version : versions) right[version] = !version.ends_with(wrong);
+            checked += int(versions.size());
+            return right;
+        };
+        float* x = reinterpret_cast<float*>(4096);  // not allocated
+        const auto taken = [&](LaunchPad& pad) {
+            return pad.prepare([&] { gelu_forward<float>(&pad, {.out = x, .inp = x, .n = 100}); }).versions;
+        };
+        const std::set<std::string> other = {"gelu_forward2/fp32/block:64"};
+        for (int start = 0; start < 2; start++) {
+            LaunchPad pad(options);
+            EXPECT_EQ(taken(pad), other);
+            EXPECT_EQ(checked, 2);
+        }
+        wrong = "";  // all are
+        LaunchPad pad(options);
+        pad.forget_checks();
+        expect_error("gelu_forward: no version of this kernel works on", [&] { taken(pad); });
+    });
 }

@@ -2,8 +2,10 @@
 // not change results. Tests on cooperative matrices use the device that `dev/setup.sh newer-mesa` unpacks.
 #include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
+#include "llmc/launchpad/shaders.h"
 #include "tests/other_device.h"
 #include "tests/tiny_run.h"
+#include "tests/vulkan_device_layer/spirv.h"
 
 static const std::string with_newer_mesa = SOURCE_DIR "/.tools/bin/with-newer-mesa";
 
@@ -110,6 +112,97 @@ TEST_F(OtherDevices, TruncatingConversionsChangeNoBitAndHideNoOverflow) {
                 << rate;
         std::filesystem::remove_all(data / "nearest");
         std::filesystem::remove_all(data / "truncating");
+    }
+}
+
+// --- the self-test finds what is wrong, and the run takes another version ---
+
+// "wrong:1234" for a kernel, which the layer knows by its code.
+static std::string fault(const std::string& word, const std::string& kernel) {
+    for (const EmbeddedShader* shader = embedded_shaders; shader->name; shader++)
+        if (kernel == shader->name) return word + ":" + Spirv::hash({shader->code, shader->end});
+    ADD_FAILURE() << "no kernel " << kernel;
+    return "";
+}
+
+struct SelfTest : OtherDevices {
+    std::string log;
+    // Trains a fresh run; `notes`: lines that it must have.
+    void expect_losses_of_cpu(const std::string& words, const std::vector<std::string>& notes) {
+        const std::vector<std::string> options = {"-x", "3", "-s", "0"};
+        const auto losses_of = [&](const std::string& where, const std::string& output) {
+            std::vector<std::string> all = options;
+            all.insert(all.end(), {"--device", where, "-o", data / output});
+            const ProgramResult result = data.run(all);
+            EXPECT_EQ(result.status, 0) << result.out << result.err;
+            log = result.out;
+            return data.losses(data / output);
+        };
+        const std::vector<double> cpu = losses_of("cpu", "cpu");
+        imitate(words);
+        for (const bool first : {true, false}) {  // then the results are stored
+            const std::vector<double> gpu = losses_of("0", first ? "first" : "second");
+            ASSERT_EQ(gpu.size(), 3u);
+            for (int i = 0; i < 3; i++) EXPECT_NEAR(gpu[i], cpu[i], 1e-4) << words << " step " << i;
+            for (const std::string& note : notes)
+                EXPECT_EQ(log.find(note) != std::string::npos, first) << note << "\n" << log;
+        }
+    }
+};
+
+TEST_F(SelfTest, AWrongBitTakesTheNextVersion) {
+    expect_losses_of_cpu(
+        fault("wrong", "matmul4_fp32"),
+        {"note: matmul4/fp32/tile:16x64 is not used on llvmpipe", "wrong result of the GPU"});
+    const std::string list = expect_run({program, "--list-devices"}).out;
+    EXPECT_NE(list.find(", matmul4/fp32/tile:16x64"), std::string::npos) << list;
+}
+
+TEST_F(SelfTest, WhatDoesNotCompileIsReplaced) {
+    expect_losses_of_cpu(
+        fault("fails", "layernorm_forward3_fp32") + " " + fault("null", "layernorm_backward3_fp32"),
+        {"note: layernorm_forward3/fp32/block:32 is not used",
+         "note: layernorm_backward3/fp32/block:32 is not", "built no pipeline"});
+}
+
+TEST_F(SelfTest, WhatHangsOrCrashesIsReplaced) {
+    setenv("LAUNCHPAD_CHECK_SECONDS", "30", 1);
+    expect_losses_of_cpu(fault("hangs", "layernorm_forward3_fp32") + " " + fault("crashes", "matmul4_fp32"),
+                         {"note: matmul4/fp32 is not used on llvmpipe", ": the driver crashes",
+                          "note: layernorm_forward3/fp32 is not used", ": the device hangs"});
+    unsetenv("LAUNCHPAD_CHECK_SECONDS");
+}
+
+TEST_F(SelfTest, ASizeOfSubgroupsThatIsIgnoredIsFound) {
+    setenv("LP_NATIVE_VECTOR_WIDTH", "256", 1);
+    expect_losses_of_cpu("ignores:4:8", {});
+}
+
+TEST_F(SelfTest, ALayerWithoutARightVersionEndsTheRun) {
+    imitate(fault("wrong", "gelu_forward2_fp32"));
+    const ProgramResult result = data.run({"-x", "3", "--device", "0"});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.err.find("gelu_forward: no version of this kernel works on llvmpipe"), std::string::npos)
+        << result.err;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+}
+
+TEST_F(SelfTest, MatricesOfUntrustedDriversAreTriedByAChild) {
+    for (const auto& [words, found] :
+         {std::pair("untrusted", "has no fragment shape that the kernels know"),
+          {"untrusted matrices_crash", "not used: the driver failed with them"}}) {
+        imitate(words);
+        const std::string before = expect_run({program, "--list-devices"}).out;
+        EXPECT_NE(before.find("fp16 none (not tried yet"), std::string::npos) << before;
+        for (int start = 0; start < 2; start++) {
+            const ProgramResult result = data.run({"-x", "1", "--device", "0", "--dry-run=memory"});
+            EXPECT_EQ(result.status, 0) << result.out << result.err;
+            const bool notes =
+                result.out.find("note: cooperative matrices are not used on") != std::string::npos;
+            EXPECT_EQ(notes, start == 0 && found[0] == 'n') << result.out;
+        }
+        const std::string after = expect_run({program, "--list-devices"}).out;
+        EXPECT_NE(after.find(std::string("fp16 none (") + found), std::string::npos) << after;
     }
 }
 

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "llmc/base/os.h"
-#include "tests/process.h"
+#include "llmc/base/process.h"
 #include "tests/run_program.h"
 
 namespace fs = std::filesystem;

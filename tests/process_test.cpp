@@ -1,5 +1,5 @@
 // Starting programs: a start that fails leaves no descriptor open.
-#include "tests/process.h"
+#include "llmc/base/process.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

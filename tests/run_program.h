@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "llmc/base/os.h"
-#include "tests/process.h"
+#include "llmc/base/process.h"
 
 struct ProgramResult {
     int status;       // exit status; 128 + signal number if a signal killed it

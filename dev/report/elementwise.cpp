@@ -4,8 +4,8 @@
 
 #include "dev/report/sections.h"
 #include "dev/report/sweep.h"
-#include "dev/vulkan/operands.h"
 #include "llmc/base/precision.h"
+#include "llmc/kernels/operands.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/gradient_sum.h"
 #include "llmc/layers/layernorm.h"

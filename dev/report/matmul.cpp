@@ -2,9 +2,9 @@
 #include "llmc/layers/matmul.h"
 #include "dev/report/sections.h"
 #include "dev/report/sweep.h"
-#include "dev/vulkan/check.h"
-#include "dev/vulkan/operands.h"
 #include "llmc/base/precision.h"
+#include "llmc/kernels/check.h"
+#include "llmc/kernels/operands.h"
 #include "llmc/run/run_plan.h"
 
 template <class Real>

@@ -14,11 +14,12 @@
 #include <set>
 
 #include "dev/report/section.h"
-#include "dev/vulkan/kernel_cases.h"
+#include "dev/vulkan/baselines/baselines.h"
 #include "llmc/base/clock.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/output.h"
+#include "llmc/kernels/kernel_cases.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/options/command_line.h"
 #include "llmc/options/start_program.h"
@@ -113,6 +114,7 @@ static const KernelShape to_check = {
 
 template <class Real>
 static void run_type(Bench& bench) {
+    add_baselines();
     if (bench.pad) {
         const std::vector<KernelCase> small = kernel_cases<Real>(to_check);
         std::vector<KernelShape> shapes = {{.B = 64, .T = 1024, .C = 768, .NH = 12, .layers = 12},

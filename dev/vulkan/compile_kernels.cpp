@@ -14,7 +14,7 @@
 #include <cstring>
 
 #include "dev/vulkan/compile_kernel.h"
-#include "dev/vulkan/kernel_cases.h"
+#include "dev/vulkan/model_commands.h"
 #include "llmc/base/precision.h"
 #include "llmc/options/command_line.h"
 #include "llmc/options/start_program.h"

@@ -38,7 +38,7 @@ struct PromptReader {
     // Builds the kernels for a prompt of so many tokens, which otherwise happens in read().
     void prepare(int count) {
         if (!g.pad) return;
-        g.pad->prepare(g.pad->dry_run([&] { run(0, count > T ? kept() : count); }));
+        g.pad->prepare([&] { run(0, count > T ? kept() : count); });
         g.pad->compile();
     }
 

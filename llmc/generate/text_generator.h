@@ -69,6 +69,8 @@ struct TextGenerator {
         if (!g.pad) return;
         reader.prepare(prompt_tokens);
         if (!step_recording) {
+            g.pad->prepare([&] { decode_step(); });
+            g.pad->compile();
             g.pad->begin_recording();
             decode_step();
             step_recording = g.pad->end_recording();

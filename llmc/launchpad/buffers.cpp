@@ -70,8 +70,12 @@ std::vector<uint32_t> memory_types_for(const LaunchPadState& s, uint32_t bits, B
     return types;
 }
 
-static uint64_t used_bytes(const LaunchPadState& s, uint32_t heap) {
-    return is_on_device(s, heap) ? s.device_bytes : s.host_bytes;
+// Of all heaps on the device, or of the others.
+static uint64_t used_bytes(const LaunchPadState& s, bool on_device) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < s.memory.memoryHeapCount; i++)
+        if (is_on_device(s, i) == on_device) sum += s.heap_bytes[i];
+    return sum;
 }
 
 // What the driver grants of a heap, and how much of it this program uses. Software devices count what all
@@ -85,7 +89,7 @@ static HeapBudget heap_budget(const LaunchPadState& s, uint32_t heap) {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
     VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
                                                 &budget};
-    if (!s.has_memory_budget) return {s.memory.memoryHeaps[heap].size, used_bytes(s, heap)};
+    if (!s.has_memory_budget) return {s.memory.memoryHeaps[heap].size, s.heap_bytes[heap]};
     s.vk.vkGetPhysicalDeviceMemoryProperties2(s.physical, &memory);
     return {std::min(budget.heapBudget[heap], s.memory.memoryHeaps[heap].size), budget.heapUsage[heap]};
 }
@@ -96,21 +100,23 @@ static const uint64_t UNREPORTED_BYTES = 128 << 20;
 // What LaunchPadOptions::device_memory leaves. On a GPU, the driver's own memory counts, too.
 static uint64_t left_of_limit(const LaunchPadState& s, uint32_t heap) {
     if (!s.options.device_memory || !is_on_device(s, heap)) return ~uint64_t(0);
-    uint64_t used = s.device_bytes;
-    if (s.has_memory_budget && s.info.is_gpu())
-        used = std::max(used, heap_budget(s, heap).used) + UNREPORTED_BYTES;
+    uint64_t used = used_bytes(s, true), reported = 0;
+    for (uint32_t i = 0; i < s.memory.memoryHeapCount; i++)
+        if (is_on_device(s, i)) reported += heap_budget(s, i).used;
+    if (s.has_memory_budget && s.info.is_gpu()) used = std::max(used, reported) + UNREPORTED_BYTES;
     return s.options.device_memory > used ? s.options.device_memory - used : 0;
 }
 
 uint64_t LaunchPad::available_bytes(Placement placement, int processes) const {
     const LaunchPadState& s = *state;
     const bool near = placement == Placement::device;
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < s.memory.memoryHeapCount; i++)
-        if (is_on_device(s, i) == near)
-            most =
-                std::max(most, std::min(heap_budget(s, i).left() / uint64_t(processes), left_of_limit(s, i)));
-    return most;
+    uint64_t left = 0, limit = ~uint64_t(0);
+    for (uint32_t i = 0; i < s.memory.memoryHeapCount; i++) {
+        if (is_on_device(s, i) != near) continue;
+        left += heap_budget(s, i).left();  // a buffer that one heap cannot hold goes to another
+        limit = left_of_limit(s, i);
+    }
+    return std::min(left / uint64_t(processes), limit);
 }
 
 static std::string available_memory(const LaunchPadState& s, uint32_t heap) {
@@ -132,7 +138,7 @@ static std::string available_memory(const LaunchPadState& s, uint32_t heap) {
         format_string("out of %s memory on %s: %.1f MiB asked for '%s', %.1f MiB in use by this program, %s "
                       "(one allocation holds at most %.1f MiB); use a smaller %s",
                       on_device ? "device" : "host", s.info.name.c_str(), bytes / (1 << 20), label,
-                      double(used_bytes(s, heap)) / (1 << 20), available_memory(s, heap).c_str(),
+                      double(used_bytes(s, on_device)) / (1 << 20), available_memory(s, heap).c_str(),
                       double(std::min(s.limits.max_allocation, s.memory.memoryHeaps[heap].size)) / (1 << 20),
                       on_device ? "batch, sequence or model" : "model, or --offload none"));
 }
@@ -172,10 +178,9 @@ static void allocate_memory(LaunchPadState& s, Buffer& b, VkDeviceSize bytes,
         if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) continue;
         check_vulkan(result, "vkAllocateMemory");
         b.memory = memory;
-        if (b.kind != BufferKind::imported)
-            (type_is_on_device(s, type) ? b.device_bytes : b.host_bytes) = bytes;
-        s.device_bytes += b.device_bytes;
-        s.host_bytes += b.host_bytes;
+        b.heap = s.memory.memoryTypes[type].heapIndex;
+        if (b.kind != BufferKind::imported) b.heap_bytes = bytes;
+        s.heap_bytes[b.heap] += b.heap_bytes;
         VK_CHECK(s.vk.vkBindBufferMemory(s.device, b.buffer, b.memory, 0));
         b.address = device_address(s, b.buffer) + b.offset;
         return;
@@ -237,8 +242,7 @@ Buffer create_buffer(LaunchPadState& s, size_t bytes, BufferKind kind, const cha
 void destroy_buffer(LaunchPadState& s, Buffer& b) {
     if (b.buffer) s.vk.vkDestroyBuffer(s.device, b.buffer, nullptr);
     if (b.memory) s.vk.vkFreeMemory(s.device, b.memory, nullptr);  // unmaps as well
-    s.device_bytes -= b.device_bytes;
-    s.host_bytes -= b.host_bytes;
+    s.heap_bytes[b.heap] -= b.heap_bytes;
     if (b.kind == BufferKind::device_only && b.start)
         release_addresses(reinterpret_cast<void*>(b.start), b.bytes);
     b = Buffer();

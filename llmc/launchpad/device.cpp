@@ -97,8 +97,17 @@ CooperativeMatrixSupport find_cooperative_matrix_support(const Vulkan& vk, VkPhy
     VkPhysicalDeviceDriverProperties driver = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
     VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &driver};
     vk.vkGetPhysicalDeviceProperties2(physical, &properties);
-    support.avoided = has_faulty_matrices(driver.driverID, device_type(properties.properties.deviceType));
-    if (support.avoided) return support;
+    const Trust trust = trust_in_matrices(driver.driverID, device_type(properties.properties.deviceType));
+    if (trust == Trust::after_trial) {
+        const std::map<std::string, bool> checks = stored_checks(vk, physical);
+        const auto found = checks.find(MATRIX_TRIAL);
+        support.untried = found == checks.end();
+        support.avoided = support.untried || !found->second;
+    }
+    if (support.avoided || trust == Trust::none) {
+        support.avoided = true;
+        return support;
+    }
     DeviceFeatures have;
     have.vulkan13.pNext = &have.matrix;
     const bool asks_bfloat16 = has_extension(vk, physical, bfloat16);
@@ -211,13 +220,27 @@ std::vector<PhysicalDevice> physical_devices(const Vulkan& vk) {
     return devices;
 }
 
+// What the self-test found.
+static std::string check_line(const std::map<std::string, bool>& checks) {
+    std::string wrong;
+    for (const auto& [version, right] : checks)
+        if (!right) wrong += (wrong.empty() ? ": " : ", ") + version;
+    const auto failed = std::count_if(checks.begin(), checks.end(), [](auto& c) { return !c.second; });
+    if (checks.empty()) return "not checked yet: the first start does, and train_gpt2 --self-test";
+    return format_string("checked: %zu kernel versions right, %d wrong%s", checks.size() - size_t(failed),
+                         int(failed), wrong.c_str());
+}
+
 std::vector<DeviceInfo> list_devices() {
     Vulkan vk = open_vulkan(false);
     std::vector<DeviceInfo> infos;
     for (const auto& [info, handle] : physical_devices(vk)) {
         infos.push_back(info);
-        if (info.missing.empty())
-            infos.back().features = feature_lines(find_optional_features(vk, handle, info.type));
+        if (!info.missing.empty()) continue;
+        const OptionalFeatures features = find_optional_features(vk, handle, info.type);
+        infos.back().features = feature_lines(features);
+        infos.back().features.push_back(check_line(stored_checks(vk, handle)));
+        infos.back().has_untried_matrices = features.matrix.untried;
     }
     close_vulkan(vk);
     return infos;

@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+// Under which the trial of cooperative matrices is stored, among the versions of kernels.
+inline const char* const MATRIX_TRIAL = "cooperative_matrices";
+
 enum class DeviceType { discrete, integrated, virtual_gpu, software };
 const char* device_type_name(DeviceType type);
 
@@ -19,6 +22,8 @@ struct DeviceInfo {
     std::string missing;        // the features that the kernels need and it lacks; empty: usable
     // Of a usable device: what decides which kernels training takes, lines for people. list_devices() only.
     std::vector<std::string> features;
+
+    bool has_untried_matrices = false;  // see Trust::after_trial; list_devices() only
 
     bool is_gpu() const { return type != DeviceType::software; }
 };

@@ -23,16 +23,16 @@ std::string missing_features(const DeviceFeatures& have, bool subgroup_arithmeti
     return missing;
 }
 
-bool has_faulty_matrices(VkDriverId driver, DeviceType type) {
+Trust trust_in_matrices(VkDriverId driver, DeviceType type) {
     const char* wanted = getenv("LAUNCHPAD_TENSOR_CORES");
-    if (wanted && *wanted) return strcmp(wanted, "0") == 0;
+    if (wanted && *wanted) return strcmp(wanted, "0") == 0 ? Trust::none : Trust::full;
     // Radeon 860M, Adrenalin 26.3.1: the query of the shapes crashes (github.com/GPUOpen-Drivers/AMDVLK issue
     // 422)
     const bool amd = driver == VK_DRIVER_ID_AMD_PROPRIETARY || driver == VK_DRIVER_ID_AMD_OPEN_SOURCE;
     // Arc A770, 32.0.101.8826: up to 1,400 times slower (github.com/ggml-org/llama.cpp pull request 24404);
     // Arc Pro B70: the GPU hangs (github.com/IGCIT/Intel-GPU-Community-Issue-Tracker-IGCIT issue 1487)
     const bool intel = driver == VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS;
-    return intel || (amd && type == DeviceType::integrated);
+    return intel || (amd && type == DeviceType::integrated) ? Trust::after_trial : Trust::full;
 }
 
 OptionalFeatures find_optional_features(const Vulkan& vk, VkPhysicalDevice physical, DeviceType type) {
@@ -61,7 +61,8 @@ OptionalFeatures find_optional_features(const Vulkan& vk, VkPhysicalDevice physi
 // Why a storage type runs without tensor cores.
 static std::string reason_without(const OptionalFeatures& f, bool supported, const char* type_feature) {
     if (!f.has_matrix_extension) return "lacks VK_KHR_cooperative_matrix";
-    if (f.matrix.avoided) return "not used: faulty drivers, or --no-tensor-cores";
+    if (f.matrix.untried) return "not tried yet: the first start tries what drivers of this kind do";
+    if (f.matrix.avoided) return "not used: the driver failed with them, or --no-tensor-cores";
     if (f.matrix.extensions.empty())
         return "lacks subgroup votes or shuffles, shaderInt16, 16-bit storage or the Vulkan memory model";
     if (!f.limits.has_one_subgroup_size) return "not used: the driver chooses the size of subgroups";

@@ -23,9 +23,10 @@ struct OptionalFeatures {
 // `subgroup_arithmetic`: in compute kernels. `limits`: max_block and shared_bytes.
 std::string missing_features(const DeviceFeatures& have, bool subgroup_arithmetic, const Limits& limits);
 
-// Whether a driver is known to crash, hang or take a thousand times as long with cooperative matrices.
-// LAUNCHPAD_TENSOR_CORES=1 trusts it, 0 trusts none.
-bool has_faulty_matrices(VkDriverId driver, DeviceType type);
+// Drivers of some versions crash, hang or take a thousand times as long with cooperative matrices: a child
+// process tries them first (llmc/kernels/self_test.h). LAUNCHPAD_TENSOR_CORES=1 trusts all, 0 none.
+enum class Trust { none, after_trial, full };
+Trust trust_in_matrices(VkDriverId driver, DeviceType type);
 
 OptionalFeatures find_optional_features(const Vulkan& vk, VkPhysicalDevice physical, DeviceType type);
 

@@ -27,7 +27,8 @@ struct DeviceFeatures {
 // What kernels on cooperative matrices need beyond what all kernels do.
 struct CooperativeMatrixSupport {
     bool fp16 = false, bf16 = false;
-    bool avoided = false;  // the device may have them, but nothing asks for them: has_faulty_matrices()
+    bool avoided = false;  // the device may have them, but nothing asks for them: trust_in_matrices()
+    bool untried = false;  // since no child process has tried them
     std::vector<const char*> extensions;
 };
 
@@ -52,9 +53,10 @@ struct Buffer {
     BufferKind kind = BufferKind::host_visible;
     VkBuffer buffer = VK_NULL_HANDLE;
     VkDeviceMemory memory = VK_NULL_HANDLE;
-    VkDeviceAddress address = 0;                    // of `start`
-    VkDeviceSize offset = 0;                        // of `start` in `buffer`
-    VkDeviceSize device_bytes = 0, host_bytes = 0;  // of `memory`, by the heap that it lies in
+    VkDeviceAddress address = 0;  // of `start`
+    VkDeviceSize offset = 0;      // of `start` in `buffer`
+    uint32_t heap = 0;            // in which `memory` lies
+    VkDeviceSize heap_bytes = 0;  // of `memory`; 0: imported
     std::string label;
 };
 
@@ -182,7 +184,7 @@ struct LaunchPadState {
 
     std::map<uintptr_t, Buffer> buffers;  // by start: an ordered search finds the one that holds an address
     uint64_t allocated = 0;
-    uint64_t device_bytes = 0, host_bytes = 0;  // of all buffers, by heap; without imported memory
+    uint64_t heap_bytes[VK_MAX_MEMORY_HEAPS] = {};  // of all buffers; without imported memory
     Buffer staging;
     ScratchSlot scratch[NUM_SCRATCH_SLOTS];
 
@@ -283,10 +285,14 @@ void execute(LaunchPadState& s, const BufferFill& fill);
 std::vector<AsyncCopies> divided(const LaunchPadState& s, const AsyncCopies& copies);
 // Whether all of a recording has been timed, and takes no longer than a submission may.
 bool is_short(const LaunchPadState& s, const Recording& recording);
-// pipelines.cpp
+// pipelines.cpp Empty: no cache on disk.
+std::string cache_file_of(const LaunchPadOptions& options, const VkPhysicalDeviceProperties& device);
 void create_pipeline_cache(LaunchPadState& s);
 void save_pipeline_cache(LaunchPadState& s) noexcept;
-void read_measured(LaunchPadState& s);  // needs create_pipeline_cache()
+void add_stored_pipelines(LaunchPadState& s);  // which another process has built
+void read_measured(LaunchPadState& s);         // needs create_pipeline_cache()
+// What is stored about a device that is not open: which versions of kernels are right.
+std::map<std::string, bool> stored_checks(const Vulkan& vk, VkPhysicalDevice physical);
 VkShaderModule find_module(LaunchPadState& s, const std::string& kernel);
 VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel, std::span<const uint32_t> constants,
                           VkPipelineCache cache, VkPipelineCreateFlags flags = 0);

@@ -8,6 +8,7 @@
 
 #include "llmc/launchpad/internal.h"
 #include "llmc/launchpad/matrix_layout.h"
+#include "shaders/args.h"
 
 const char* memory_mode_name(MemoryMode mode) {
     static const char* const names[] = {"automatic", "unified", "staged"};
@@ -182,6 +183,19 @@ static void create_command_objects(LaunchPadState& s, Queue& queue) {
     queue.timeline = semaphore;
 }
 
+// Some drivers build kernels for another size of subgroups than they were told.
+static void probe_subgroup_size(LaunchPad& pad, Limits& limits) {
+    float* const size = pad.allocate<float>(1, "size of subgroups", Placement::host);
+    pad.dispatch("subgroup_size", {1}, {256}, SubgroupSizeArgs{.size = pad.at(size, 1)});
+    float counted = 0;
+    pad.download(&counted, size, sizeof counted);
+    pad.free(size);
+    if (uint32_t(counted) == limits.subgroup_size) return;
+    limits.subgroup_size = std::clamp(uint32_t(counted), 1u, limits.subgroup_size);
+    limits.has_one_subgroup_size = false;
+    limits.bf16_fragment = limits.fp16_fragment = {};
+}
+
 LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<LaunchPadState>()) {
     LaunchPadState& s = *state;
     s.options = options;
@@ -210,8 +224,10 @@ LaunchPad::LaunchPad(const LaunchPadOptions& options) : state(std::make_unique<L
     read_measured(s);
     if (s.without_device)
         assume_matrix_layouts(s.limits);
-    else
+    else {
+        if (s.limits.has_one_subgroup_size) probe_subgroup_size(*this, s.limits);
         find_matrix_layouts(*this, s.limits);
+    }
     if (s.options.compile_only) s.dry = &s.collected;
     s.limits.bf16_fragment.in_place &= s.options.in_place;
     s.limits.fp16_fragment.in_place &= s.options.in_place;
@@ -255,4 +271,5 @@ LaunchPadState::~LaunchPadState() {
 const DeviceInfo& LaunchPad::device() const { return state->info; }
 const Limits& LaunchPad::limits() const { return state->limits; }
 MemoryMode LaunchPad::memory_mode() const { return state->mode; }
+bool LaunchPad::has_16bit_storage() const { return state->has_16bit_storage; }
 uint64_t LaunchPad::allocated_bytes() const { return state->allocated; }

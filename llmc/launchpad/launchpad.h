@@ -30,6 +30,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -42,6 +43,10 @@
 
 enum class MemoryMode { automatic, unified, staged };
 const char* memory_mode_name(MemoryMode mode);
+
+// Which of these versions of kernels give right results on the launchpad's device.
+using CheckVersions =
+    std::function<std::map<std::string, bool>(class LaunchPad& pad, const std::set<std::string>& versions)>;
 
 struct LaunchPadOptions {
     std::string device = "gpu";  // as choose_device() takes it; "auto" and "cpu" make no sense here
@@ -60,6 +65,8 @@ struct LaunchPadOptions {
     // What a submission may be expected to keep the device for; also LAUNCHPAD_SUBMISSION_MS=100
     double submission_seconds = 0.1;
     std::string cache_directory;  // of the pipeline cache; empty: the user's, "none": no cache
+    // Checks versions of kernels before their first use on a device: see prepare(). Null: they are believed.
+    CheckVersions check_versions = nullptr;
     // Nothing is allocated or executed, and everything is a dry run. For drivers without their hardware,
     // LAUNCHPAD_WITHOUT_DEVICE=1 sets it and has the layout of fragments assumed instead of probed.
     bool compile_only = false;
@@ -153,6 +160,7 @@ struct Requirements {
     size_t scratch[NUM_SCRATCH_SLOTS] = {};               // bytes of each slot
     std::map<std::string, std::function<int()>> untuned;  // choices to measure, by name: see tuned()
     RequiredKernels kernels;
+    std::set<std::string> versions;  // of kernels: see take()
 
     size_t scratch_bytes() const;
     void add(const Requirements& other);
@@ -192,6 +200,7 @@ class LaunchPad {
     const DeviceInfo& device() const;
     const Limits& limits() const;
     MemoryMode memory_mode() const;  // never automatic
+    bool has_16bit_storage() const;  // which bf16 and fp16 need
 
     // --- memory ---
     // Returns `bytes` of memory, aligned to 64 bytes, contents undefined. `label` appears in error messages.
@@ -277,6 +286,9 @@ class LaunchPad {
     // Allocates the scratch memory of a dry run, and queues what it needs for tune() and compile(). Inside
     // another dry run, adds it to the result of that one.
     void prepare(const Requirements& needed);
+    // Prepares what these commands need, of which it returns a dry run. Versions of kernels that were not
+    // checked on this device, driver and build are checked before; one that is wrong is not taken.
+    Requirements prepare(const std::function<void()>& commands);
     // Measures the queued choices. `progress` is called before each one, as in compile(). A choice whose
     // measurement finds too little memory stays the usual one.
     using ProgressCallback = std::function<void(int done, int total)>;
@@ -288,6 +300,13 @@ class LaunchPad {
     // in a file next to the pipeline cache, one per device and driver. If that cannot be written, the choice
     // lasts as long as the launchpad.
     std::optional<int> tuned(const std::string& name, std::function<int()> measure) const;
+
+    // A layer takes a version of a kernel, such as "gelu_forward2/bf16/block:256", unless a check found it
+    // wrong: kernel_version.h. Results are stored in the same file.
+    bool is_wrong(const std::string& version) const;
+    void take(const std::string& version);
+    void store_checks(const std::map<std::string, bool>& checks);  // of versions: whether they are right
+    void forget_checks();
 
     // --- time ---
     // Seconds of GPU time between the start and the end of what `commands` appends; commits and waits.
@@ -307,6 +326,7 @@ class LaunchPad {
     struct BufferCopy prepare_copy(const CopyRange& range);  // which the next command makes
     void finish_postponed();
     void finish_pending();  // all that was given and not appended yet
+    bool check(const std::set<std::string>& versions);
     uint64_t address_of(const void* p, size_t bytes);
     void dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
                         std::initializer_list<uint32_t> constants, const void* args, size_t bytes,

@@ -5,13 +5,24 @@
 #include <numeric>
 #include <utility>
 
+#include "llmc/base/checksum.h"
 #include "llmc/launchpad/device_cache.h"
 #include "llmc/launchpad/internal.h"
+#include "llmc/launchpad/kernel_version.h"
+#include "llmc/launchpad/shaders.h"
+
+static std::string measured_beside(const std::string& cache_file) {
+    return std::filesystem::path(cache_file).replace_extension(".measured").generic_string();
+}
 
 void read_measured(LaunchPadState& s) {
     if (s.cache_file.empty()) return;
-    s.measured_file = std::filesystem::path(s.cache_file).replace_extension(".measured").generic_string();
+    s.measured_file = measured_beside(s.cache_file);
     s.measured = measured_in(read_cache_file(s.measured_file));
+}
+
+static void write_measured(const LaunchPadState& s) {
+    if (!s.measured_file.empty()) write_cache_file(s.measured_file, measured_file(s.measured));
 }
 
 std::optional<int> LaunchPad::tuned(const std::string& name, std::function<int()> measure) const {
@@ -29,6 +40,7 @@ void Requirements::add(const Requirements& other) {
     for (int i = 0; i < NUM_SCRATCH_SLOTS; i++) scratch[i] = std::max(scratch[i], other.scratch[i]);
     untuned.insert(other.untuned.begin(), other.untuned.end());
     kernels.insert(other.kernels.begin(), other.kernels.end());
+    versions.insert(other.versions.begin(), other.versions.end());
 }
 
 Requirements LaunchPad::dry_run(const std::function<void()>& commands) {
@@ -57,6 +69,13 @@ void LaunchPad::prepare(const Requirements& needed) {
         if (!s.pipelines.contains(key)) s.uncompiled.try_emplace(key, constants);
 }
 
+Requirements LaunchPad::prepare(const std::function<void()>& commands) {
+    Requirements needed = dry_run(commands);
+    while (check(needed.versions)) needed = dry_run(commands);  // others take the place of wrong ones
+    prepare(needed);
+    return needed;
+}
+
 void LaunchPad::tune(const ProgressCallback& progress) {
     LaunchPadState& s = *state;
     const int total = int(s.untuned.size());
@@ -65,10 +84,89 @@ void LaunchPad::tune(const ProgressCallback& progress) {
         const auto next = s.untuned.extract(s.untuned.begin());
         try {
             s.measured[next.key()] = next.mapped()();
-            if (!s.measured_file.empty()) write_cache_file(s.measured_file, measured_file(s.measured));
+            write_measured(s);
         } catch (const OutOfDeviceMemory&) {
             // the choice stays the usual one
         }
     }
     if (total) take_kernel_times();  // the measurements do not count
+}
+
+// --- checked versions of kernels ---
+
+static const char* const check_mark = "right/";
+
+// Results are of one build: the version and the kernels of the program.
+static const std::string& check_prefix() {
+    static const std::string prefix = [] {
+        std::string all;
+        for (const EmbeddedShader* shader = embedded_shaders; shader->name; shader++)
+            all += checksum_of({reinterpret_cast<const char*>(shader->code),
+                                size_t(shader->end - shader->code) * sizeof(uint32_t)});
+        return std::string(check_mark) + PROJECT_VERSION "-" + checksum_of(all).substr(0, 8) + "/";
+    }();
+    return prefix;
+}
+
+// One that hangs or crashes is stored without its config.
+bool LaunchPad::is_wrong(const std::string& version) const {
+    for (const std::string& name : {version, version.substr(0, version.rfind('/'))}) {
+        const auto found = state->measured.find(check_prefix() + name);
+        if (found != state->measured.end() && !found->second) return true;
+    }
+    return false;
+}
+
+void LaunchPad::take(const std::string& version) {
+    if (state->dry) state->dry->versions.insert(version);
+}
+
+static std::map<std::string, bool> checks_in(const Measured& measured) {
+    std::map<std::string, bool> checks;
+    for (const auto& [name, right] : measured)
+        if (name.starts_with(check_prefix())) checks[name.substr(check_prefix().size())] = right;
+    return checks;
+}
+
+std::map<std::string, bool> stored_checks(const Vulkan& vk, VkPhysicalDevice physical) {
+    VkPhysicalDeviceProperties2 device = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+    vk.vkGetPhysicalDeviceProperties2(physical, &device);
+    return checks_in(measured_in(read_cache_file(measured_beside(cache_file_of({}, device.properties)))));
+}
+
+void LaunchPad::store_checks(const std::map<std::string, bool>& checks) {
+    Measured& measured = state->measured;
+    const Measured others = measured_in(read_cache_file(state->measured_file));  // of other processes
+    measured.insert(others.begin(), others.end());
+    std::erase_if(measured, [](const auto& m) {  // of another build
+        return m.first.starts_with(check_mark) && !m.first.starts_with(check_prefix());
+    });
+    for (const auto& [version, right] : checks) measured[check_prefix() + version] = right;
+    write_measured(*state);
+}
+
+void LaunchPad::forget_checks() {
+    std::erase_if(state->measured, [](const auto& m) { return m.first.starts_with(check_mark); });
+    write_measured(*state);
+}
+
+// Returns whether one that was not checked before is wrong.
+bool LaunchPad::check(const std::set<std::string>& versions) {
+    LaunchPadState& s = *state;
+    if (!s.options.check_versions || s.dry) return false;
+    std::set<std::string> unchecked;
+    for (const std::string& version : versions)
+        if (!s.measured.contains(check_prefix() + version)) unchecked.insert(version);
+    if (unchecked.empty()) return false;
+    const std::map<std::string, bool> checks = s.options.check_versions(*this, unchecked);
+    store_checks(checks);
+    add_stored_pipelines(s);
+    return std::any_of(checks.begin(), checks.end(), [](const auto& check) { return !check.second; });
+}
+
+void fail_without_version(const LaunchPad& pad, const std::string& preferred) {
+    fail(
+        "%s: no version of this kernel works on %s (train_gpt2 --self-test shows what is wrong): update the "
+        "driver, or use --device cpu",
+        preferred.substr(0, preferred.find_last_not_of("0123456789") + 1).c_str(), pad.device().name.c_str());
 }

@@ -21,21 +21,36 @@ static std::string cache_file_name(const VkPhysicalDeviceProperties& device) {
     return format_string("%s-%08x.pipelines", name.c_str(), device.driverVersion);
 }
 
-void create_pipeline_cache(LaunchPadState& s) {
-    std::string bytes;
-    const std::filesystem::path directory = cache_directory(s.options);
-    if (s.options.cache_directory != "none" && !directory.empty()) {
-        VkPhysicalDeviceProperties2 device = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
-        s.vk.vkGetPhysicalDeviceProperties2(s.physical, &device);
-        s.cache_file = (directory / cache_file_name(device.properties)).generic_string();
-        bytes = pipelines_in(read_cache_file(s.cache_file), device.properties);
-    }
+std::string cache_file_of(const LaunchPadOptions& options, const VkPhysicalDeviceProperties& device) {
+    const std::filesystem::path directory = cache_directory(options);
+    if (options.cache_directory == "none" || directory.empty()) return "";
+    return (directory / cache_file_name(device)).generic_string();
+}
+
+// A cache with what is stored.
+static VkPipelineCache read_pipeline_cache(const LaunchPadState& s) {
+    VkPhysicalDeviceProperties2 device = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+    s.vk.vkGetPhysicalDeviceProperties2(s.physical, &device);
+    const std::string bytes = pipelines_in(read_cache_file(s.cache_file), device.properties);
     VkPipelineCacheCreateInfo info = {VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
     info.initialDataSize = bytes.size();
     info.pInitialData = bytes.data();
     VkPipelineCache cache;
     VK_CHECK(s.vk.vkCreatePipelineCache(s.device, &info, nullptr, &cache));
-    s.cache = cache;
+    return cache;
+}
+
+void create_pipeline_cache(LaunchPadState& s) {
+    VkPhysicalDeviceProperties2 device = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+    s.vk.vkGetPhysicalDeviceProperties2(s.physical, &device);
+    s.cache_file = cache_file_of(s.options, device.properties);
+    s.cache = read_pipeline_cache(s);
+}
+
+void add_stored_pipelines(LaunchPadState& s) {
+    const VkPipelineCache stored = read_pipeline_cache(s);
+    s.vk.vkMergePipelineCaches(s.device, s.cache, 1, &stored);  // best effort: they are built again
+    s.vk.vkDestroyPipelineCache(s.device, stored, nullptr);
 }
 
 // Best effort: without the cache the next start only takes longer.
@@ -110,8 +125,9 @@ VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel, std::spa
     info.stage.pName = "main";
     info.stage.pSpecializationInfo = &specialization;
     info.layout = s.layout;
-    VkPipeline pipeline;
+    VkPipeline pipeline = VK_NULL_HANDLE;
     VK_CHECK(s.vk.vkCreateComputePipelines(s.device, cache, 1, &info, nullptr, &pipeline));
+    if (!pipeline) fail("%s: the driver of %s built no pipeline", kernel.c_str(), s.info.name.c_str());
     return pipeline;
 }
 

@@ -75,6 +75,7 @@ typedef VkResult(VKAPI_PTR* GetCooperativeMatrixProperties)(VkPhysicalDevice, ui
     X(vkCreatePipelineCache) \
     X(vkDestroyPipelineCache) \
     X(vkGetPipelineCacheData) \
+    X(vkMergePipelineCaches) \
     X(vkCreateShaderModule) \
     X(vkDestroyShaderModule) \
     X(vkCreateComputePipelines) \

@@ -124,7 +124,7 @@ std::vector<KernelVersion<AdamWUpdate<Real>>> adamw_update_versions() {
 template <class Real>
 void adamw_update(LaunchPad* pad, const AdamWUpdate<Real>& p) {
     if (!pad) return adamw_update_cpu(p);
-    adamw_update2(*pad, p, 256);
+    launch<Real>(*pad, p, adamw_update_versions<Real>(), "adamw_update2", 256);
 }
 
 #define INSTANTIATE(Real) INSTANTIATE_LAYER(adamw_update, AdamWUpdate, Real)

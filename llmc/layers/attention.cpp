@@ -245,9 +245,11 @@ static bool keeps_first_maximum(const LaunchPad& pad, const AttentionForward<Rea
 template <class Real>
 void attention_forward(LaunchPad* pad, const AttentionForward<Real>& p) {
     if (!pad) return attention_forward_cpu(p);
-    if (keeps_first_maximum(*pad, p)) return attention_forward4(*pad, p, 256);
-    if (attention_on_tensor_cores<Real>(*pad, p.C, p.NH)) return attention_forward3(*pad, p, 128);
-    attention_forward2(*pad, p, best_block_size(*pad));
+    const auto versions = attention_forward_versions<Real>();
+    if (keeps_first_maximum(*pad, p)) return launch<Real>(*pad, p, versions, "attention_forward4", 256);
+    if (attention_on_tensor_cores<Real>(*pad, p.C, p.NH))
+        return launch<Real>(*pad, p, versions, "attention_forward3", 128);
+    launch<Real>(*pad, p, versions, "attention_forward2", best_block_size(*pad));
 }
 
 // Computes delta, which the other kernels of the backward pass read unless they compute it themselves, and
@@ -308,10 +310,10 @@ template <class Real>
 void attention_backward(LaunchPad* pad, const AttentionBackward<Real>& p) {
     if (!pad) return attention_backward_cpu(p);
     const ConcurrentGroup group(pad);
+    const auto versions = attention_backward_versions<Real>();
     if (backward_on_tensor_cores<Real>(*pad, p.C, p.NH))
-        attention_backward3(*pad, p, 128);
-    else
-        attention_backward2(*pad, p, best_backward_block_size(*pad));
+        return launch<Real>(*pad, p, versions, "attention_backward3", 128);
+    launch<Real>(*pad, p, versions, "attention_backward2", best_backward_block_size(*pad));
 }
 
 #define INSTANTIATE(Real)                                          \

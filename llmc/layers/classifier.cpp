@@ -167,7 +167,8 @@ std::vector<KernelVersion<FusedClassifier<Real>>> fused_classifier_versions() {
 template <class Real>
 void fused_classifier(LaunchPad* pad, const FusedClassifier<Real>& p) {
     if (!pad) return fused_classifier_cpu(p);
-    fused_classifier3(*pad, p, int(std::min(512u, pad->limits().barrier_block)));
+    launch<Real>(*pad, p, fused_classifier_versions<Real>(), "fused_classifier3",
+                 int(std::min(512u, pad->limits().barrier_block)));
 }
 
 static void sum_losses_cpu(const SumLosses& p) {
@@ -196,7 +197,7 @@ std::vector<KernelVersion<SumLosses>> sum_losses_versions() {
 
 void sum_losses(LaunchPad* pad, const SumLosses& p) {
     if (!pad) return sum_losses_cpu(p);
-    sum_losses2(*pad, p, int(pad->limits().barrier_block));
+    launch<float>(*pad, p, sum_losses_versions(), "sum_losses2", int(pad->limits().barrier_block));
 }
 
 #define INSTANTIATE(Real) INSTANTIATE_LAYER(fused_classifier, FusedClassifier, Real)

@@ -92,7 +92,7 @@ std::vector<KernelVersion<DecodeAttention<Real>>> decode_attention_versions() {
 template <class Real>
 void decode_attention(LaunchPad* pad, const DecodeAttention<Real>& p) {
     if (!pad) return decode_attention_cpu(p);
-    decode_attention1(*pad, p, 256);
+    launch<Real>(*pad, p, decode_attention_versions<Real>(), "decode_attention1", 256);
 }
 
 #define INSTANTIATE(Real) INSTANTIATE_LAYER(decode_attention, DecodeAttention, Real)

@@ -191,7 +191,8 @@ template <class Real>
 void decode_linear(LaunchPad* pad, const DecodeLinear<Real>& p) {
     if (!pad) return decode_linear_cpu(p);
     // many texts: more subgroups share the work of normalizing them
-    decode_linear1(*pad, p, normalizes_many(p) && pad->limits().max_block >= 512 ? 512 : 256);
+    launch<Real>(*pad, p, decode_linear_versions<Real>(), "decode_linear1",
+                 normalizes_many(p) && pad->limits().max_block >= 512 ? 512 : 256);
 }
 
 #define INSTANTIATE(Real) INSTANTIATE_LAYER(decode_linear, DecodeLinear, Real)

@@ -88,7 +88,7 @@ std::vector<KernelVersion<Dropout<Real>>> dropout_versions() {
 template <class Real>
 void dropout(LaunchPad* pad, const Dropout<Real>& p) {
     if (!pad) return dropout_cpu(p);
-    dropout2(*pad, p, 256);
+    launch<Real>(*pad, p, dropout_versions<Real>(), "dropout2", 256);
 }
 
 #define INSTANTIATE(Real) INSTANTIATE_LAYER(dropout, Dropout, Real)

@@ -205,13 +205,14 @@ std::vector<KernelVersion<EncoderBackward<Real>>> encoder_backward_versions() {
 template <class Real>
 void encoder_forward(LaunchPad* pad, const EncoderForward<Real>& p) {
     if (!pad) return encoder_forward_cpu(p);
-    encoder_forward2(*pad, p, 64);
+    launch<Real>(*pad, p, encoder_forward_versions<Real>(), "encoder_forward2", 64);
 }
 
 template <class Real>
 void encoder_backward(LaunchPad* pad, const EncoderBackward<Real>& p) {
     if (!pad) return encoder_backward_cpu(p);
-    encoder_backward2(*pad, p, int(std::min(256u, pad->limits().barrier_block)));
+    launch<Real>(*pad, p, encoder_backward_versions<Real>(), "encoder_backward2",
+                 int(std::min(256u, pad->limits().barrier_block)));
 }
 
 #define INSTANTIATE(Real)                                    \

@@ -102,13 +102,13 @@ std::vector<KernelVersion<GeluBackward<Real>>> gelu_backward_versions() {
 template <class Real>
 void gelu_forward(LaunchPad* pad, const GeluForward<Real>& p) {
     if (!pad) return gelu_forward_cpu(p);
-    gelu_forward2(*pad, p, 256);
+    launch<Real>(*pad, p, gelu_forward_versions<Real>(), "gelu_forward2", 256);
 }
 
 template <class Real>
 void gelu_backward(LaunchPad* pad, const GeluBackward<Real>& p) {
     if (!pad) return gelu_backward_cpu(p);
-    gelu_backward2(*pad, p, 256);
+    launch<Real>(*pad, p, gelu_backward_versions<Real>(), "gelu_backward2", 256);
 }
 
 #define INSTANTIATE(Real)                              \

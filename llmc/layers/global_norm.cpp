@@ -113,7 +113,8 @@ std::vector<KernelVersion<GlobalNorm<Real>>> global_norm_versions() {
 template <class Real>
 void global_norm(LaunchPad* pad, const GlobalNorm<Real>& p) {
     if (!pad) return global_norm_cpu(p);
-    global_norm3(*pad, p, int(std::min(256u, pad->limits().barrier_block)));
+    launch<Real>(*pad, p, global_norm_versions<Real>(), "global_norm3",
+                 int(std::min(256u, pad->limits().barrier_block)));
 }
 
 #define INSTANTIATE(Real)                            \

@@ -81,7 +81,8 @@ template <class Real>
 void gradient_sums(LaunchPad* pad, const std::vector<GradientSum<Real>>& all) {
     if (!pad) return gradient_sums_cpu(all);
     const ConcurrentGroup group(pad);
-    for (const GradientSum<Real>& p : all) gradient_sum2(*pad, p, 256);
+    for (const GradientSum<Real>& p : all)
+        launch<Real>(*pad, p, gradient_sum_versions<Real>(), "gradient_sum2", 256);
 }
 
 #define INSTANTIATE(Real)                              \

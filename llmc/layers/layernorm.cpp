@@ -279,7 +279,8 @@ template <class Real>
 void layernorm_forward(LaunchPad* pad, const LayerNormForward<Real>& p) {
     if (!pad) return layernorm_forward_cpu(p);
     // with one subgroup per workgroup, few rows spread over all SMs of a large GPU
-    layernorm_forward3(*pad, p, p.added && p.num_rows <= 1024 ? 32 : 128);
+    launch<Real>(*pad, p, layernorm_forward_versions<Real>(), "layernorm_forward3",
+                 p.added && p.num_rows <= 1024 ? 32 : 128);
 }
 
 // One pack per invocation; for rows of more than 256 packs, as few per invocation as 256 invocations allow.
@@ -293,7 +294,8 @@ template <class Real>
 void layernorm_backward(LaunchPad* pad, const LayerNormBackward<Real>& p) {
     if (!pad) return layernorm_backward_cpu(p);
     const ConcurrentGroup group(pad);
-    layernorm_backward3(*pad, p, backward3_block<Real>(p.C));
+    launch<Real>(*pad, p, layernorm_backward_versions<Real>(), "layernorm_backward3",
+                 backward3_block<Real>(p.C));
 }
 
 #define INSTANTIATE(Real)                                        \

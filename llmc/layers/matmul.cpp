@@ -398,11 +398,24 @@ static void run_on_tensor_cores(LaunchPad& pad, const WeightGemm<Real>& g) {
     start_gemm<Real>(pad, plan_weight_gemm<Real>(pad, g, {}, true, packed), g.out, g.pre);
 }
 
-template <class Real>
-static void run_without_tensor_cores(LaunchPad& pad, const WeightGemm<Real>& g) {
-    if (takes_version4(pad, g.K)) return matmul4(pad, g, TILE4);
-    check_version3(pad, g.K);
-    matmul3(pad, g, choose_tile3(pad, g.M, g.N));
+// Versions 3 and 4 with the tile of each: the one that training takes, or the other one if that is wrong.
+template <class Real, class Params>
+static ChosenVersion<Params, Tile> choose_plain(LaunchPad& pad,
+                                                std::vector<KernelVersion<Params, Tile>> versions,
+                                                bool prefers4, Tile tile3) {
+    versions.resize(2);
+    if (!prefers4) std::swap(versions[0], versions[1]);
+    return choose_version<Real>(pad, versions, prefers4 ? "matmul4" : "matmul3", prefers4 ? TILE4 : tile3);
+}
+
+template <class Real, class Params>
+static void run_without_tensor_cores(LaunchPad& pad, const Params& p,
+                                     const std::vector<KernelVersion<Params, Tile>>& versions) {
+    const WeightGemm<Real> g = weight_gemm(p);
+    const bool prefers4 = takes_version4(pad, g.K);
+    if (!prefers4) check_version3(pad, g.K);
+    const auto chosen = choose_plain<Real>(pad, versions, prefers4, choose_tile3(pad, g.M, g.N));
+    chosen.version.launch(pad, p, chosen.config);
 }
 
 template <class Real>
@@ -412,7 +425,7 @@ void matmul_forward(LaunchPad* pad, const MatmulForward<Real>& p) {
     if (p.pre) gemm.out = p.pre;
     gemm.pre = nullptr;
     if (pad)
-        run_without_tensor_cores(*pad, weight_gemm(gemm));
+        run_without_tensor_cores<Real>(*pad, gemm, matmul_forward_versions<Real>());
     else if (p.num_rows <= 4)  // bound by reading the weight, which a packed GEMM reads slower
         decode_linear<Real>(nullptr, {.out = gemm.out,
                                       .stream = nullptr,
@@ -435,7 +448,7 @@ void matmul_backward_input(LaunchPad* pad, const MatmulBackwardInput<Real>& p) {
     if (pad && on_tensor_cores<Real>(*pad, p.C, p.OC)) return run_on_tensor_cores(*pad, weight_gemm(p));
     MatmulBackwardInput<Real> gemm = p;
     gemm.pre = nullptr;
-    pad ? run_without_tensor_cores(*pad, weight_gemm(gemm)) : matmul_dinp_cpu(gemm);
+    pad ? run_without_tensor_cores<Real>(*pad, gemm, matmul_dinp_versions<Real>()) : matmul_dinp_cpu(gemm);
     if (!p.pre) return;
     if (pad) pad->barrier();
     gelu_backward<Real>(pad, {.dinp = p.dinp, .inp = p.pre, .dout = p.dinp, .n = size_t(p.num_rows) * p.C});
@@ -444,10 +457,20 @@ void matmul_backward_input(LaunchPad* pad, const MatmulBackwardInput<Real>& p) {
 template <class Real>
 static void backward_parameters_on_gpu(LaunchPad& pad, const MatmulBackwardParameters<Real>& p) {
     const bool tensor_cores = on_tensor_cores<Real>(pad, p.C, p.OC);
-    const bool version4 = !tensor_cores && takes_version4(pad, p.num_rows);
+    Tile tile = choose_dweight_tile3(pad, p.num_rows, p.C, p.OC);
+    bool version4 = false;
+    if (!tensor_cores) {
+        const auto chosen =
+            choose_plain<Real>(pad, matmul_dweight_versions<Real>(), takes_version4(pad, p.num_rows), tile);
+        version4 = chosen.version.name == std::string_view("matmul4");
+        tile = chosen.config;
+    }
     const size_t size = size_t(p.OC) * p.C;
     const MatmulDbias<Real> dbias = {p.dbias, p.dout, p.num_rows, p.OC};
-    const Tile tile = choose_dweight_tile3(pad, p.num_rows, p.C, p.OC);
+    const int dbias_block =
+        p.dbias
+            ? choose_version<Real>(pad, matmul_dbias_versions<Real>(), "matmul_dbias2", DBIAS_BLOCK).config
+            : DBIAS_BLOCK;
     RowSplits split = {1, p.num_rows}, dbias_split = {1, p.num_rows};
     size_t dweight_scratch = 0;
     if (tensor_cores) {
@@ -458,7 +481,7 @@ static void backward_parameters_on_gpu(LaunchPad& pad, const MatmulBackwardParam
         check_version3(pad, split.rows);
         if (split.splits > 1) dweight_scratch = dweight3_floats(p.num_rows, p.C, p.OC);
     }
-    if (p.dbias) dbias_split = dbias_splits<Real>(p.num_rows, p.OC, DBIAS_BLOCK);
+    if (p.dbias) dbias_split = dbias_splits<Real>(p.num_rows, p.OC, dbias_block);
     const size_t dbias_scratch = dbias_split.splits > 1 ? size_t(dbias_split.splits) * p.OC : 0;
     float* scratch = pad.scratch(Scratch::parameters, dweight_scratch + dbias_scratch);
     std::optional<GemmLaunch<Real>> tensor_core;
@@ -468,10 +491,10 @@ static void backward_parameters_on_gpu(LaunchPad& pad, const MatmulBackwardParam
     if (tensor_core)
         tensor_core->start(pad);
     else if (version4)
-        matmul_dweight4(pad, p, TILE4);
+        matmul_dweight4(pad, p, tile);
     else
         dweight_partials(pad, p, scratch, split, tile);
-    if (p.dbias) dbias_partials(pad, dbias, scratch + dweight_scratch, dbias_split, DBIAS_BLOCK);
+    if (p.dbias) dbias_partials(pad, dbias, scratch + dweight_scratch, dbias_split, dbias_block);
     if (!scratch) return;
     const size_t bias_bytes = p.dbias ? p.OC * sizeof(Real) : 0;
     pad.postpone(Scratch::parameters, {{p.dweight, size * sizeof(Real)}, {p.dbias, bias_bytes}}, [=, &pad] {

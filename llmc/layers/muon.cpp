@@ -454,7 +454,7 @@ std::vector<KernelVersion<MuonUpdate<Real>>> muon_update_versions() {
 template <class Real>
 void muon_update(LaunchPad* pad, const MuonUpdate<Real>& p) {
     if (!pad) return muon_update_cpu(p);
-    muon_update2(*pad, p, 256);
+    launch<Real>(*pad, p, muon_update_versions<Real>(), "muon_update2", 256);
 }
 
 #define INSTANTIATE(Real) INSTANTIATE_LAYER(muon_update, MuonUpdate, Real)

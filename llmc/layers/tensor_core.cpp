@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "llmc/base/ceil_div.h"
+#include "llmc/launchpad/kernel_version.h"
 
 // How a workgroup computes a tile. A subgroup accumulates fragments_m x fragments_n fragments; subgroups_m x
 // subgroups_n subgroups cover the tile, k_groups times. One main-loop iteration consumes k_steps fragments of
@@ -202,7 +203,7 @@ static GemmPlan make_plan(const GemmShape& g, FragmentShape f, const TileShape& 
 }
 
 // Whether the device can run a workgroup of this shape, whose invocations must share each strip of results
-// evenly.
+// evenly, and the self-test found no error.
 template <class Real>
 static bool fits(const LaunchPad& pad, const GemmShape& g, const TileShape& shape, bool may_split) {
     const FragmentShape f = gemm_fragment<Real>(pad);
@@ -215,7 +216,8 @@ static bool fits(const LaunchPad& pad, const GemmShape& g, const TileShape& shap
            block <= pad.limits().max_block &&
            8 * block <= std::min(t.m, t.n) * t.k &&  // each loads whole chunks of an operand
            f.M * (t.subgroup_n / 8) % lanes == 0 &&
-           shared_bytes<Real>(g, t, f, may_split) <= pad.limits().shared_bytes;
+           shared_bytes<Real>(g, t, f, may_split) <= pad.limits().shared_bytes &&
+           !pad.is_wrong(version_name<Real>(gemm_kernel<Real>(g.layout), shape.tile));
 }
 
 template <class Real>
@@ -250,6 +252,7 @@ template <class Real>
 static Tile measured_tile(LaunchPad& pad, const GemmShape& g, const GemmPlan& plan, bool may_split) {
     const std::vector<Tile> tiles = interchangeable_tiles<Real>(pad, g, plan, may_split);
     if (tiles.size() < 2 || pad.limits().compiles_slowly) return plan.tile;
+    for (const Tile tile : tiles) pad.take(version_name<Real>(gemm_kernel<Real>(g.layout), tile));
     const std::optional<int> code =
         pad.tuned(tuning_name<Real>(g), [&pad, g] { return tile_code(tune_gemm<Real>(pad, g)); });
     for (const Tile tile : tiles)
@@ -309,6 +312,7 @@ void GemmLaunch<Real>::start(LaunchPad& pad) const {
     launch_args.k_per_split = plan.split_k;
     const int epilogue = plan.splits > 1 ? EPILOGUE_PARTIAL : gemm.epilogue;
     check_iterations(pad, gemm_kernel<Real>(gemm.layout), ceil_div(plan.split_k, t.k));
+    pad.take(version_name<Real>(gemm_kernel<Real>(gemm.layout), plan.tile));
     pad.dispatch<Real>(std::string(gemm_kernel<Real>(gemm.layout)) + pieces,
                        {count_tiles(gemm, t) * uint64_t(plan.splits)},
                        {t.subgroups * t.k_groups * pad.limits().subgroup_size,

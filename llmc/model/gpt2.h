@@ -392,15 +392,16 @@ void gpt2_gradient_norm(GPT2<Real>& g, float max_norm) {
 template <class Real>
 void prepare_launchpad(GPT2<Real>& g, bool training) {
     if (!g.pad) return;
-    const Requirements needed = g.pad->dry_run([&] {
+    const auto commands = [&] {
         gpt2_forward(g, g.acts.B, g.acts.T, training ? Pass::training : Pass::evaluation);
         gpt2_head(g, g.acts.B, g.acts.T, 1, training ? Gradients::overwrite : Gradients::none);
         if (!training) return;
         gpt2_backward(g, g.acts.B, g.acts.T, Gradients::overwrite);
         gpt2_gradient_norm(g, 1);
-    });
+    };
+    const bool allocates = g.memory.use == MemoryUse::allocate;
+    const Requirements needed = allocates ? g.pad->prepare(commands) : g.pad->dry_run(commands);
     g.memory.count("scratch", needed.scratch_bytes());
-    if (g.memory.use == MemoryUse::allocate) g.pad->prepare(needed);
 }
 
 // ---------------------------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@
 template <class Real>
 void StepRunner<Real>::prepare() {
     if (!g.pad) return;
-    g.pad->prepare(g.pad->dry_run([&] {
+    g.pad->prepare([&] {
         optimizer.update(g.pad, g.tensors());
         gpt2_gradient_norm(g, gradient_clip);
         if (exchange) exchange->run_all_kernels();
-    }));
+    });
 }
 
 // --- recordings ---

@@ -20,6 +20,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/os.h"
 #include "llmc/base/system_files.h"
+#include "llmc/kernels/self_test.h"
 
 static std::string program_name;
 static bool error_reported = false;
@@ -160,6 +161,7 @@ void start_program(char** argv) {
         // OpenMP knows OMP_NUM_THREADS, which goes first, and the CPUs that this process may use
         const int allowed = getenv("OMP_NUM_THREADS") ? most_threads : std::min(most_threads, cpu_quota());
         use_threads(std::min(omp_get_max_threads(), allowed));
+        begin_self_test(argv);
     } catch (const std::exception& error) {
         exit(report_error(program_name.c_str(), error));
     }

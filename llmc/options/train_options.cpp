@@ -197,6 +197,9 @@ static void add_device_options(OptionTable& t, Options& o) {
         .not_saved();
     t.add("--ranks-per-node", o.ranks_per_node, "for tests: processes that share memory; 0: all of a machine")
         .not_saved();
+    t.add("--self-test", o.self_test,
+          "check every kernel on the device, print a table for a report, and exit")
+        .not_saved();
     t.add("--list-devices", o.list_devices, "list the Vulkan devices and what they lack, and exit")
         .not_saved();
     t.add("--dry-run", o.dry_run, "print memory, steps and time, and exit; --dry-run=memory measures no time")
@@ -474,7 +477,7 @@ bool parse_options(int argc, char** argv, Options& o) {
     parse_arguments(table, arguments_of(argc, argv));
     if (o.retries) o.resume = true, o.start_over = false;
     if (!take_machine_options(table, o.machine)) return false;
-    if (o.list_devices || !o.plotted.empty()) return true;
+    if (o.list_devices || o.self_test || !o.plotted.empty()) return true;
     if (!o.text.empty() && (o.is_given(o.train_data) || o.is_given(o.val_data)))
         fail("--text prepares the tokens: leave out -i and -j");
     if (!o.config.empty()) read_options(table, read_text_file(o.config, 1 << 20), o.config, Source::config);

@@ -60,7 +60,8 @@ struct Options {
     std::vector<std::string> plotted = {};  // folders of runs to plot; empty: train
     PlotOver plot_over = PlotOver::steps;
     DryRun dry_run = DryRun::no;
-    bool hellaswag = false, overfit = false, list_devices = false, profile = false, master_weights = true;
+    bool hellaswag = false, overfit = false, list_devices = false, self_test = false, profile = false,
+         master_weights = true;
     bool resume = false, start_over = false, tensorboard = false;
     int retry_lost_device = 0;       // times
     bool resume_unverified = false;  // accept a checkpoint without the run_%08d.json that the run had

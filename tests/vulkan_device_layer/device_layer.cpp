@@ -4,23 +4,29 @@
 //     flush            with `halves`: they make zeros of subnormals
 //     lanes            an invocation's number in its workgroup does not tell its number in the subgroup
 //     no16bit          no 16-bit storage
+//     ignores:4:8      subgroups have 4 to 8 invocations, and kernels may ask for a size, which is ignored
+//     untrusted        the driver is one that is known to fail with cooperative matrices, of no shape
+//     matrices_crash   a device with them crashes
+//     wrong:HASH       the kernel with this code (Spirv::hash()) has a wrong bit; of several kernels: several
+//                      words. fails:HASH does not compile, null:HASH compiles to nothing, crashes:HASH
+//                      crashes the compiler, hangs:HASH never ends
 //     import           the first memory type that host memory could be imported as is not host-visible
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
+#include <thread>
 
-#define VK_NO_PROTOTYPES
-#include <vulkan/vk_layer.h>
-#include <vulkan/vulkan.h>
-
+#include "llmc/launchpad/vulkan.h"
 #include "tests/vulkan_device_layer/spirv.h"
+#include "tests/vulkan_layer.h"
 
 static const std::string words =
     std::string(" ") + (getenv("VULKAN_DEVICE") ? getenv("VULKAN_DEVICE") : "") + " ";
-static bool has_word(const char* word) {
-    return words.find(std::string(" ") + word + " ") != std::string::npos;
-}
+static bool has_word(const std::string& word) { return words.find(" " + word + " ") != std::string::npos; }
+static bool has_prefix(const char* word) { return words.find(std::string(" ") + word) != std::string::npos; }
 
 // The next layer's functions, which are the same for all instances and devices. Looked up when these are
 // created: an instance may be gone when the function of another one is called.
@@ -31,14 +37,6 @@ static std::map<std::string, PFN_vkVoidFunction> next_functions;
 template <class Function>
 static Function next(const char* name) {
     return reinterpret_cast<Function>(next_functions.at(name));
-}
-
-template <class Info>
-static Info* link_of(const void* chain, VkStructureType type) {
-    auto* info = static_cast<Info*>(const_cast<void*>(chain));
-    while (info && !(info->sType == type && info->function == VK_LAYER_LINK_INFO))
-        info = static_cast<Info*>(const_cast<void*>(info->pNext));
-    return info;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
@@ -52,9 +50,25 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
     const auto create = PFN_vkCreateInstance(next_instance_address(nullptr, "vkCreateInstance"));
     const VkResult result = create(info, allocator, instance);
     if (result != VK_SUCCESS) return result;
-    for (const char* name : {"vkCreateDevice", "vkGetPhysicalDeviceProperties2",
-                             "vkGetPhysicalDeviceFeatures2", "vkGetPhysicalDeviceMemoryProperties2"})
+    for (const char* name :
+         {"vkCreateDevice", "vkGetPhysicalDeviceProperties2", "vkGetPhysicalDeviceFeatures2",
+          "vkGetPhysicalDeviceMemoryProperties2", "vkEnumerateDeviceExtensionProperties"})
         next_functions[name] = next_instance_address(*instance, name);
+    return result;
+}
+
+static const char* const matrices = "VK_KHR_cooperative_matrix";
+
+// The driver's, and `matrices`.
+static VKAPI_ATTR VkResult VKAPI_CALL list_extensions(VkPhysicalDevice physical, const char* layer,
+                                                      uint32_t* count, VkExtensionProperties* have) {
+    const uint32_t room = *count;
+    const char* name = "vkEnumerateDeviceExtensionProperties";
+    const VkResult result =
+        next<PFN_vkEnumerateDeviceExtensionProperties>(name)(physical, layer, count, have);
+    if (layer || result != VK_SUCCESS || (have && *count == room)) return result;
+    if (have) strcpy(have[*count].extensionName, matrices);
+    ++*count;
     return result;
 }
 
@@ -65,10 +79,19 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
     if (!link) return VK_ERROR_INITIALIZATION_FAILED;
     next_device_address = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
     link->u.pLayerInfo = link->u.pLayerInfo->pNext;
-    const VkResult result = next<PFN_vkCreateDevice>("vkCreateDevice")(physical, info, allocator, device);
+    std::vector<const char*> of_driver;
+    for (uint32_t i = 0; i < info->enabledExtensionCount; i++)
+        if (!has_word("untrusted") || info->ppEnabledExtensionNames[i] != std::string(matrices))
+            of_driver.push_back(info->ppEnabledExtensionNames[i]);
+    if (of_driver.size() < info->enabledExtensionCount && has_word("matrices_crash")) abort();
+    VkDeviceCreateInfo edited = *info;
+    edited.enabledExtensionCount = uint32_t(of_driver.size());
+    edited.ppEnabledExtensionNames = of_driver.data();
+    const VkResult result = next<PFN_vkCreateDevice>("vkCreateDevice")(physical, &edited, allocator, device);
     if (result != VK_SUCCESS) return result;
-    for (const char* name : {"vkGetBufferMemoryRequirements", "vkGetMemoryHostPointerPropertiesEXT",
-                             "vkAllocateMemory", "vkCreateShaderModule"})
+    for (const char* name :
+         {"vkGetBufferMemoryRequirements", "vkGetMemoryHostPointerPropertiesEXT", "vkAllocateMemory",
+          "vkCreateShaderModule", "vkCreateComputePipelines", "vkCmdBindPipeline", "vkQueueSubmit2"})
         next_functions[name] = next_device_address(*device, name);
     return result;
 }
@@ -83,18 +106,26 @@ static Struct* find_in_chain(const void* chain, VkStructureType type) {
 static VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice physical,
                                                  VkPhysicalDeviceProperties2* properties) {
     next<PFN_vkGetPhysicalDeviceProperties2>("vkGetPhysicalDeviceProperties2")(physical, properties);
-    const size_t at = words.find(" subgroups:");
+    if (auto* v = find_in_chain<VkPhysicalDeviceDriverProperties>(
+            properties, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
+        v && has_word("untrusted"))
+        v->driverID = VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS;
+    const size_t at = std::min(words.find(" subgroups:"), words.find(" ignores:"));
+    if (at == std::string::npos) return;
+    const bool ignores = words[at + 1] == 'i';
     unsigned least = 0, most = 0, usual = 0;
-    if (at == std::string::npos || sscanf(&words[at], " subgroups:%u:%u:%u", &least, &most, &usual) != 3)
-        return;
+    sscanf(&words[words.find(':', at)], ":%u:%u:%u", &least, &most, &usual);
     if (auto* v = find_in_chain<VkPhysicalDeviceVulkan11Properties>(
-            properties, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES))
+            properties, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES);
+        v && usual)
         v->subgroupSize = usual;
     if (auto* v = find_in_chain<VkPhysicalDeviceVulkan13Properties>(
             properties, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES)) {
         v->minSubgroupSize = least;
         v->maxSubgroupSize = most;
         v->requiredSubgroupSizeStages &= ~VkShaderStageFlags(VK_SHADER_STAGE_COMPUTE_BIT);
+        if (ignores) v->requiredSubgroupSizeStages |= VK_SHADER_STAGE_COMPUTE_BIT;
+        if (ignores) v->maxComputeWorkgroupSubgroups = 256 / least;
     }
 }
 
@@ -102,8 +133,12 @@ static VKAPI_ATTR void VKAPI_CALL get_features(VkPhysicalDevice physical,
                                                VkPhysicalDeviceFeatures2* features) {
     next<PFN_vkGetPhysicalDeviceFeatures2>("vkGetPhysicalDeviceFeatures2")(physical, features);
     if (auto* v = find_in_chain<VkPhysicalDeviceVulkan11Features>(
-            features, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES))
+            features, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
+        v && has_word("no16bit"))
         v->storageBuffer16BitAccess = VK_FALSE;
+    if (auto* v = find_in_chain<CooperativeMatrixFeatures>(features, CooperativeMatrixFeatures().sType);
+        v && has_word("untrusted"))
+        v->cooperativeMatrix = VK_TRUE;
 }
 
 // Before the driver's only memory type, one that the host does not see. Both are the driver's.
@@ -142,6 +177,10 @@ static VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice device, const VkM
     return next<PFN_vkAllocateMemory>("vkAllocateMemory")(device, &of_driver, allocator, memory);
 }
 
+static std::map<VkShaderModule, std::string> hashes;  // of the code
+static std::set<VkPipeline> hanging;
+static bool hangs = false;  // the next submission
+
 static VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device,
                                                            const VkShaderModuleCreateInfo* info,
                                                            const VkAllocationCallbacks* allocator,
@@ -149,15 +188,47 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device,
     Spirv spirv({info->pCode, info->codeSize / 4});
     if (has_word("halves")) spirv.truncate_halves(has_word("flush"));
     if (has_word("lanes")) spirv.swap_lanes();
+    const std::string hash = Spirv::hash({info->pCode, info->codeSize / 4});
+    if (has_word("wrong:" + hash)) spirv.flip_bit();
     const std::vector<uint32_t> code = spirv.words();
     VkShaderModuleCreateInfo edited = *info;
     edited.codeSize = code.size() * 4;
     edited.pCode = code.data();
-    return next<PFN_vkCreateShaderModule>("vkCreateShaderModule")(device, &edited, allocator, module);
+    const VkResult result =
+        next<PFN_vkCreateShaderModule>("vkCreateShaderModule")(device, &edited, allocator, module);
+    hashes[*module] = hash;
+    return result;
 }
 
-static PFN_vkVoidFunction get_instance_address(VkInstance instance, const char* name);
-static PFN_vkVoidFunction get_device_address(VkDevice device, const char* name);
+// Of one pipeline, as the launchpad creates them.
+static VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipelineCache cache, uint32_t count,
+                                                       const VkComputePipelineCreateInfo* infos,
+                                                       const VkAllocationCallbacks* allocator,
+                                                       VkPipeline* pipelines) {
+    const std::string hash = hashes[infos[0].stage.module];
+    if (has_word("crashes:" + hash)) abort();
+    pipelines[0] = VK_NULL_HANDLE;
+    if (has_word("fails:" + hash)) return VK_ERROR_UNKNOWN;
+    if (has_word("null:" + hash)) return VK_SUCCESS;
+    VkComputePipelineCreateInfo edited = infos[0];
+    if (has_prefix("ignores:")) edited.stage.pNext = nullptr;
+    const auto create = next<PFN_vkCreateComputePipelines>("vkCreateComputePipelines");
+    const VkResult result = create(device, cache, count, &edited, allocator, pipelines);
+    if (has_word("hangs:" + hash)) hanging.insert(pipelines[0]);
+    return result;
+}
+
+static VKAPI_ATTR void VKAPI_CALL bind_pipeline(VkCommandBuffer commands, VkPipelineBindPoint point,
+                                                VkPipeline pipeline) {
+    hangs |= hanging.contains(pipeline);
+    next<PFN_vkCmdBindPipeline>("vkCmdBindPipeline")(commands, point, pipeline);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count, const VkSubmitInfo2* infos,
+                                             VkFence fence) {
+    while (hangs) std::this_thread::sleep_for(std::chrono::seconds(1));
+    return next<PFN_vkQueueSubmit2>("vkQueueSubmit2")(queue, count, infos, fence);
+}
 
 // The layer's version of a function; null where the next one's serves.
 static PFN_vkVoidFunction find_own(const std::string& name) {
@@ -171,35 +242,30 @@ static PFN_vkVoidFunction find_own(const std::string& name) {
         {"vkGetInstanceProcAddr", PFN_vkVoidFunction(get_instance_address), true},
         {"vkGetDeviceProcAddr", PFN_vkVoidFunction(get_device_address), true},
         {"vkGetPhysicalDeviceProperties2", PFN_vkVoidFunction(get_properties), true},
-        {"vkGetPhysicalDeviceFeatures2", PFN_vkVoidFunction(get_features), has_word("no16bit")},
+        {"vkGetPhysicalDeviceFeatures2", PFN_vkVoidFunction(get_features),
+         has_word("no16bit") || has_word("untrusted")},
         {"vkGetPhysicalDeviceMemoryProperties2", PFN_vkVoidFunction(get_memory_properties),
          has_word("import")},
         {"vkGetBufferMemoryRequirements", PFN_vkVoidFunction(get_buffer_requirements), has_word("import")},
         {"vkGetMemoryHostPointerPropertiesEXT", PFN_vkVoidFunction(get_host_pointer_properties),
          has_word("import")},
         {"vkAllocateMemory", PFN_vkVoidFunction(allocate_memory), has_word("import")},
-        {"vkCreateShaderModule", PFN_vkVoidFunction(create_shader_module),
-         has_word("halves") || has_word("lanes")},
+        {"vkCreateShaderModule", PFN_vkVoidFunction(create_shader_module), true},
+        {"vkCreateComputePipelines", PFN_vkVoidFunction(create_pipelines), true},
+        {"vkCmdBindPipeline", PFN_vkVoidFunction(bind_pipeline), has_prefix("hangs:")},
+        {"vkQueueSubmit2", PFN_vkVoidFunction(submit), has_prefix("hangs:")},
+        {"vkEnumerateDeviceExtensionProperties", PFN_vkVoidFunction(list_extensions), has_word("untrusted")},
     };
     for (const auto& f : own)
         if (f.is_needed && name == f.name) return f.function;
     return nullptr;
 }
 
-static PFN_vkVoidFunction get_device_address(VkDevice device, const char* name) {
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_address(VkDevice device, const char* name) {
     if (const PFN_vkVoidFunction own = find_own(name)) return own;
     return next_device_address(device, name);
 }
-static PFN_vkVoidFunction get_instance_address(VkInstance instance, const char* name) {
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_address(VkInstance instance, const char* name) {
     if (const PFN_vkVoidFunction own = find_own(name)) return own;
     return instance ? next_instance_address(instance, name) : nullptr;
-}
-
-extern "C" VK_LAYER_EXPORT VKAPI_ATTR VkResult VKAPI_CALL
-vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface* version) {
-    version->loaderLayerInterfaceVersion = 2;
-    version->pfnGetInstanceProcAddr = get_instance_address;
-    version->pfnGetDeviceProcAddr = get_device_address;
-    version->pfnGetPhysicalDeviceProcAddr = nullptr;
-    return VK_SUCCESS;
 }

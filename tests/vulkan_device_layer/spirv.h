@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 using Instruction = std::vector<uint32_t>;  // the first word has length and opcode
@@ -22,6 +23,8 @@ enum Opcode : uint32_t {
     OpAccessChain = 65,
     OpDecorate = 71,
     OpFConvert = 115,
+    OpFAdd = 129,
+    OpFSub = 131,
     OpBitcast = 124,
     OpLogicalAnd = 167,
     OpSelect = 169,
@@ -46,6 +49,13 @@ class Spirv {
         return all;
     }
 
+    // Tells the code of a kernel from others.
+    static std::string hash(std::span<const uint32_t> words) {
+        uint32_t h = 2166136261u;
+        for (const uint32_t word : words) h = (h ^ word) * 16777619u;
+        return std::to_string(h);
+    }
+
     const std::vector<Instruction>& instructions() const { return code; }
     static uint32_t opcode(const Instruction& i) { return i[0] & 0xffff; }
 
@@ -62,6 +72,20 @@ class Spirv {
             const uint32_t operand = packs ? 5 : 3;
             const uint32_t value = truncated(at, code[at][operand], packs ? 2 : 1, flush);
             code[at][operand] = value;
+        }
+    }
+
+    // One bit of the code makes subtractions of additions, or of a fused multiply-add something else.
+    void flip_bit() {
+        const uint32_t FMA = 50, MIX = 46;
+        for (Instruction& i : code) {
+            if (opcode(i) == OpExtInst && i[4] == FMA) {
+                i[4] = MIX;
+                return;
+            }
+            if (opcode(i) != OpFAdd) continue;
+            i[0] ^= OpFAdd ^ OpFSub;
+            return;
         }
     }
 

@@ -23,9 +23,7 @@
 #include <string>
 #include <type_traits>
 
-#define VK_NO_PROTOTYPES
-#include <vulkan/vk_layer.h>
-#include <vulkan/vulkan.h>
+#include "tests/vulkan_layer.h"
 
 // All functions with a VkResult that llmc/launchpad calls, except for the two that create.
 #define INSTANCE_FUNCTIONS(X) X(vkEnumeratePhysicalDevices) X(vkEnumerateDeviceExtensionProperties)
@@ -46,6 +44,7 @@
     X(vkCreatePipelineLayout)     \
     X(vkCreatePipelineCache)      \
     X(vkGetPipelineCacheData)     \
+    X(vkMergePipelineCaches)      \
     X(vkCreateShaderModule)       \
     X(vkCreateComputePipelines)   \
     X(vkCreateQueryPool)          \
@@ -219,15 +218,6 @@ static VKAPI_ATTR VkResult VKAPI_CALL submit_watched(VkQueue queue, uint32_t cou
     return VK_ERROR_DEVICE_LOST;
 }
 
-// The layer's information in the chain of a create call, for the next layer.
-template <class Info>
-static Info* link_of(const void* chain, VkStructureType type) {
-    auto* info = static_cast<Info*>(const_cast<void*>(chain));
-    while (info && !(info->sType == type && info->function == VK_LAYER_LINK_INFO))
-        info = static_cast<Info*>(const_cast<void*>(info->pNext));
-    return info;
-}
-
 static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
                                                       const VkAllocationCallbacks* allocator,
                                                       VkInstance* instance) {
@@ -361,13 +351,4 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance_address(VkInstance 
     if (!strcmp(name, "vkGetDeviceProcAddr")) return PFN_vkVoidFunction(get_device_address);
     if (const PFN_vkVoidFunction own = find_own(name)) return own;
     return instance ? find_next(instance).instance_address(instance, name) : nullptr;
-}
-
-extern "C" VK_LAYER_EXPORT VKAPI_ATTR VkResult VKAPI_CALL
-vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface* version) {
-    version->loaderLayerInterfaceVersion = 2;
-    version->pfnGetInstanceProcAddr = get_instance_address;
-    version->pfnGetDeviceProcAddr = get_device_address;
-    version->pfnGetPhysicalDeviceProcAddr = nullptr;
-    return VK_SUCCESS;
 }

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "llmc/base/os.h"
+#include "llmc/base/process.h"
 #include "llmc/base/signals.h"
-#include "tests/process.h"
 
 int main(int argc, char** argv) {
     prepare_standard_streams();

@@ -49,3 +49,6 @@ Versions<MatmulBackwardParameters<Real>, Tile> with_baselines(
     Versions<MatmulBackwardParameters<Real>, Tile> versions);
 template <class Real>
 Versions<MatmulDbias<Real>> with_baselines(Versions<MatmulDbias<Real>> versions);
+
+// Adds them to the table of kernels, llmc/kernels/kernel_cases.h.
+void add_baselines();

@@ -1,5 +1,5 @@
 // Starts programs with CreateProcessW(): see process.h.
-#include "tests/process.h"
+#include "llmc/base/process.h"
 
 #include <io.h>
 #include <windows.h>

@@ -1,5 +1,5 @@
 // Operands of layers: see operands.h.
-#include "dev/vulkan/operands.h"
+#include "llmc/kernels/operands.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Differences between results: see check.h.
-#include "dev/vulkan/check.h"
+#include "llmc/kernels/check.h"
 
 #include <algorithm>
 #include <cmath>

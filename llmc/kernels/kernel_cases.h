@@ -1,12 +1,14 @@
 // The table of the layers that have GPU kernels. A row has a layer's operands, its work, and its versions:
-// tests compare every row with the CPU's version, benchmarks time it, compile_kernels builds it.
+// tests compare every row with the CPU's version, and so does the self-test of a device; benchmarks time it,
+// compile_kernels builds it.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 
-#include "dev/vulkan/operands.h"
 #include "llmc/base/work.h"
-#include "llmc/model/model_config.h"
+#include "llmc/kernels/operands.h"
+#include "llmc/launchpad/kernel_version.h"
 
 struct KernelShape {
     int B, T, C, NH;
@@ -31,22 +33,34 @@ struct KernelCase {
     Work work;
     KernelRun layer_run;  // the function that training calls; on the host the CPU's version
     std::vector<KernelRun> versions;
+    // A version with any block size, by its name; none: the layer has no such version.
+    std::function<std::optional<KernelRun>(const std::string& name)> with_block = nullptr;
 };
+
+// Versions that no program launches: tests and benchmarks add them, dev/vulkan/baselines/.
+template <class Version>
+std::vector<Version>& added_versions() {
+    static std::vector<Version> added;
+    return added;
+}
+template <class Version>
+std::vector<Version> with_added(const std::vector<Version>& versions) {
+    std::vector<Version> all = added_versions<Version>();
+    all.insert(all.end(), versions.begin(), versions.end());
+    return all;
+}
+
+// The version of this name, with any config; none: the layer has no such version.
+std::optional<KernelRun> find_run(const KernelCase& of, const std::string& name);
 
 // Every layer at these sizes; the types: float, bf16, fp16.
 template <class Real>
 std::vector<KernelCase> kernel_cases(const KernelShape& shape);
 
+// Runs a version and compares every array with the host's, which has run layer_run. Throws Error for a wrong
+// result.
+Difference check_run(LaunchPad& pad, const KernelCase& of, const KernelRun& run, const Operands& host);
+
 // Runs what training calls and all versions that fit the device, and compares every array with the CPU's.
 // Throws Error, naming the version, for a wrong result. Returns how many ran.
 int check_kernels(LaunchPad& pad, const KernelCase& of);
-
-// --- the kernels of a model, without running them: for LaunchPad::dry_run() on a launchpad with compile_only
-
-// What training takes with each optimizer and with dropout, samples included.
-template <class Real>
-void give_default_commands(LaunchPad& pad, const ModelConfig& config, int B, int T);
-
-// All versions of all layers, in all block sizes and tiles that fit the device, with the model's sizes.
-template <class Real>
-void give_all_versions(LaunchPad& pad, const ModelConfig& config, int B, int T);

@@ -1,5 +1,5 @@
 // Starts programs with posix_spawnp(): see process.h.
-#include "tests/process.h"
+#include "llmc/base/process.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,16 +1,23 @@
 // The table of kernels: see kernel_cases.h.
-#include "dev/vulkan/kernel_cases.h"
+#include "llmc/kernels/kernel_cases.h"
 
 #include <algorithm>
 
-#include "dev/vulkan/baselines/baselines.h"
-#include "dev/vulkan/tokens.h"
-#include "llmc/generate/text_generator.h"
+#include "llmc/kernels/tokens.h"
+#include "llmc/layers/adamw.h"
+#include "llmc/layers/attention.h"
+#include "llmc/layers/classifier.h"
 #include "llmc/layers/decode_attention.h"
 #include "llmc/layers/decode_linear.h"
+#include "llmc/layers/dropout.h"
+#include "llmc/layers/encoder.h"
+#include "llmc/layers/gelu.h"
+#include "llmc/layers/global_norm.h"
 #include "llmc/layers/gradient_sum.h"
+#include "llmc/layers/layernorm.h"
+#include "llmc/layers/matmul.h"
+#include "llmc/layers/muon.h"
 #include "llmc/layers/tensor_core.h"
-#include "llmc/model/train_step.h"
 
 static bool fits_block(const LaunchPad& pad, uint32_t block) { return block <= pad.limits().max_block; }
 
@@ -42,21 +49,26 @@ struct CaseList {
         const Prepare prepare = [=](Operands& o) {
             return [=, params = make(o), pad = o.pad] { version.launch(*pad, params, config); };
         };
-        return {format_string("%s/%s/%s", version.name, real_name<Real>(), config_name(config).c_str()),
-                prepare};
+        return {version_name<Real>(version.name, config), prepare};
     }
     // A row whose versions are launched with block sizes.
     template <class Params>
     void add(const std::string& layer, const std::string& shape, const Work& work,
              const std::vector<KernelVersion<Params>>& versions, Layer<Params> function, Maker<Params> make) {
         KernelCase& c = add_layer<Params>(layer, shape, work, function, make);
-        for (const auto& version : versions)
-            for (const int block : version.configs) {
-                c.versions.push_back(run_of<Params, int>(version, block, make));
-                c.versions.back().fits = [=](const LaunchPad& pad) {
-                    return fits_block(pad, uint32_t(block));
-                };
-            }
+        const auto with_block = [=](const KernelVersion<Params>& version, int block) {
+            KernelRun run = run_of<Params, int>(version, block, make);
+            run.fits = [=](const LaunchPad& pad) { return fits_block(pad, uint32_t(block)); };
+            return run;
+        };
+        for (const auto& version : with_added(versions))
+            for (const int block : version.configs) c.versions.push_back(with_block(version, block));
+        c.with_block = [=](const std::string& name) -> std::optional<KernelRun> {
+            const int block = atoi(name.c_str() + name.rfind(':') + 1);
+            for (const auto& version : versions)
+                if (version_name<Real>(version.name, block) == name) return with_block(version, block);
+            return std::nullopt;
+        };
     }
     std::string n_text(size_t n) const { return format_string("n:%zu", n); }
     std::string rows_text(size_t rows, int channels) const {
@@ -84,17 +96,17 @@ struct CaseList {
 template <class Real>
 void CaseList<Real>::add_elementwise() {
     const size_t n = 4 * num_rows * C, part = n / 4;
-    add("gelu_forward", n_text(n), memory_traffic<Real>(2.0 * double(n)),
-        with_baselines(gelu_forward_versions<Real>()), gelu_forward<Real>, [=](Operands& o) {
+    add("gelu_forward", n_text(n), memory_traffic<Real>(2.0 * double(n)), gelu_forward_versions<Real>(),
+        gelu_forward<Real>, [=](Operands& o) {
             return GeluForward<Real>{.out = o.output<Real>(n), .inp = o.input<Real>(n), .n = n};
         });
-    add("gelu_backward", n_text(n), memory_traffic<Real>(3.0 * double(n)),
-        with_baselines(gelu_backward_versions<Real>()), gelu_backward<Real>, [=](Operands& o) {
+    add("gelu_backward", n_text(n), memory_traffic<Real>(3.0 * double(n)), gelu_backward_versions<Real>(),
+        gelu_backward<Real>, [=](Operands& o) {
             return GeluBackward<Real>{
                 .dinp = o.output<Real>(n), .inp = o.input<Real>(n), .dout = o.input<Real>(n), .n = n};
         });
-    add("dropout", n_text(n), memory_traffic<Real>(2.0 * double(n)), with_baselines(dropout_versions<Real>()),
-        dropout<Real>, [=](Operands& o) {
+    add("dropout", n_text(n), memory_traffic<Real>(2.0 * double(n)), dropout_versions<Real>(), dropout<Real>,
+        [=](Operands& o) {
             const auto key = dropout_key(42, 0, 0, 0);
             return Dropout<Real>{.out = o.output<Real>(n),
                                  .inp = o.input<Real>(n),
@@ -103,8 +115,8 @@ void CaseList<Real>::add_elementwise() {
                                  .rate = 0.1f,
                                  .n = n};
         });
-    add("gradient_sum", n_text(part), memory_traffic<Real>(5.0 * double(part)),
-        with_baselines(gradient_sum_versions<Real>()), gradient_sum<Real>, [=](Operands& o) {
+    add("gradient_sum", n_text(part), memory_traffic<Real>(5.0 * double(part)), gradient_sum_versions<Real>(),
+        gradient_sum<Real>, [=](Operands& o) {
             return GradientSum<Real>{.out = o.output<Real>(part),
                                      .inp = o.input<Real>(n),
                                      .own = o.input<Real>(part),
@@ -144,8 +156,8 @@ void CaseList<Real>::add_optimizers() {
     const size_t sizes[] = {size_t(s.Vp) * C, size_t(s.T) * C, 12 * C * C, 13 * C};
     size_t total = 0;
     for (const size_t size : sizes) total += size;
-    add("global_norm", n_text(total), memory_traffic<Real>(double(total)),
-        with_baselines(global_norm_versions<Real>()), global_norm<Real>, [=](Operands& o) {
+    add("global_norm", n_text(total), memory_traffic<Real>(double(total)), global_norm_versions<Real>(),
+        global_norm<Real>, [=](Operands& o) {
             std::vector<GradientSlice<Real>> slices;
             for (const size_t size : sizes) slices.push_back({o.input<Real>(size), size});
             return GlobalNorm<Real>{
@@ -187,8 +199,8 @@ void CaseList<Real>::add_tokens() {
     const std::vector<int> tokens = word_like_tokens(rows, s.V);
     std::vector<int> buckets(encoder_bucket_ints(int(rows)));
     build_encoder_buckets(buckets.data(), tokens.data(), int(rows));
-    add("encoder_forward", shape, memory_traffic<Real>(2.0 * double(n)),
-        with_baselines(encoder_forward_versions<Real>()), encoder_forward<Real>, [=](Operands& o) {
+    add("encoder_forward", shape, memory_traffic<Real>(2.0 * double(n)), encoder_forward_versions<Real>(),
+        encoder_forward<Real>, [=](Operands& o) {
             return EncoderForward<Real>{.out = o.output<Real>(n),
                                         .inp = o.copy_of(tokens),
                                         .wte = o.input<Real>(wte),
@@ -200,7 +212,7 @@ void CaseList<Real>::add_tokens() {
     // dout is read for each of the two gradients; the rows of these are read and written
     add("encoder_backward", shape,
         memory_traffic<Real>(double(C) * (2.0 * double(rows) + 2.0 * buckets[0] + 2.0 * T)),
-        with_baselines(encoder_backward_versions<Real>()), encoder_backward<Real>, [=](Operands& o) {
+        encoder_backward_versions<Real>(), encoder_backward<Real>, [=](Operands& o) {
             return EncoderBackward<Real>{.dwte = o.input<Real>(wte),
                                          .dwpe = o.input<Real>(wpe),
                                          .dout = o.input<Real>(n),
@@ -216,7 +228,7 @@ void CaseList<Real>::add_classifier() {
     const int rows = int(std::min<size_t>(num_rows, 4096)), V = s.V, Vp = s.Vp;
     const size_t n = size_t(rows) * size_t(Vp);
     add("fused_classifier", format_string("N:%d/V:%d", rows, V), memory_traffic<Real>(2.0 * double(n)),
-        with_baselines(fused_classifier_versions<Real>()), fused_classifier<Real>, [=](Operands& o) {
+        fused_classifier_versions<Real>(), fused_classifier<Real>, [=](Operands& o) {
             return FusedClassifier<Real>{.logits = o.input<Real>(n, 4),
                                          .losses = o.output<float>(size_t(rows)),
                                          .targets = o.copy_of(word_like_tokens(size_t(rows), V)),
@@ -228,8 +240,8 @@ void CaseList<Real>::add_classifier() {
         });
     if (sizeof(Real) == 2) return;
     const int losses = int(num_rows);
-    add("sum_losses", n_text(num_rows), memory_traffic<float>(double(num_rows)),
-        with_baselines(sum_losses_versions()), sum_losses, [=](Operands& o) {
+    add("sum_losses", n_text(num_rows), memory_traffic<float>(double(num_rows)), sum_losses_versions(),
+        sum_losses, [=](Operands& o) {
             return SumLosses{.total = o.input<float>(1, 0),
                              .losses = o.input<float>(size_t(losses)),
                              .n = losses,
@@ -245,8 +257,8 @@ void CaseList<Real>::add_layernorm() {
     const int channels = s.C;
     for (const bool adds : {false, true})
         add(adds ? "residual_layernorm_forward" : "layernorm_forward", rows_text(rows, channels),
-            memory_traffic<Real>((adds ? 4.0 : 2.0) * double(n)),
-            with_baselines(layernorm_forward_versions<Real>()), layernorm_forward<Real>, [=](Operands& o) {
+            memory_traffic<Real>((adds ? 4.0 : 2.0) * double(n)), layernorm_forward_versions<Real>(),
+            layernorm_forward<Real>, [=](Operands& o) {
                 return LayerNormForward<Real>{.out = o.output<Real>(n),
                                               .mean = o.output<float>(rows),
                                               .rstd = o.output<float>(rows),
@@ -283,7 +295,7 @@ void CaseList<Real>::add_attention() {
     const std::string shape = format_string("B:%d/T:%d/C:%d/NH:%d", B, T, channels, NH);
     // a T x T x hs GEMM per head, half of whose work the causal mask removes
     const double gemm = double(B) * T * (T + 1.0) * channels;
-    add("attention_forward", shape, {.flops = 2 * gemm}, with_baselines(attention_forward_versions<Real>()),
+    add("attention_forward", shape, {.flops = 2 * gemm}, attention_forward_versions<Real>(),
         attention_forward<Real>, [=](Operands& o) {
             return AttentionForward<Real>{.out = o.output<Real>(n),
                                           .lse = o.output<float>(heads),
@@ -294,7 +306,7 @@ void CaseList<Real>::add_attention() {
                                           .NH = NH};
         });
     // five GEMMs; the GPU versions do seven, since both kernels recompute the scores and their gradients
-    add("attention_backward", shape, {.flops = 5 * gemm}, with_baselines(attention_backward_versions<Real>()),
+    add("attention_backward", shape, {.flops = 5 * gemm}, attention_backward_versions<Real>(),
         attention_backward<Real>, [=](Operands& o) {
             return AttentionBackward<Real>{.dqkv = o.output<Real>(3 * n),
                                            .delta = o.scratch<float>(heads),
@@ -335,7 +347,7 @@ void CaseList<Real>::add_gemm(const std::string& layer, const GemmShape& gemm,
                                                 : gemm.K;
     KernelCase& c = add_layer<Params>(layer, format_string("N:%d/C:%d/OC:%d", rows, in, out),
                                       {.flops = 2.0 * gemm.M * gemm.N * gemm.K}, function, make);
-    for (const auto& version : versions) {
+    for (const auto& version : with_added(versions)) {
         const std::string name = version.name;
         const bool tensor_cores = is_tensor_core_gemm(name);
         GemmShape shape = gemm;
@@ -357,8 +369,7 @@ void CaseList<Real>::add_linear(int in, int out) {
     const size_t rows = num_rows, weights = size_t(in) * size_t(out);
     const int N = int(rows);
     add_gemm<MatmulForward<Real>>("matmul_forward", {GemmLayout::nt, N, out, in, EPILOGUE_BIAS},
-                                  with_baselines(matmul_forward_versions<Real>()), matmul_forward<Real>,
-                                  [=](Operands& o) {
+                                  matmul_forward_versions<Real>(), matmul_forward<Real>, [=](Operands& o) {
                                       return MatmulForward<Real>{.out = o.output<Real>(rows * size_t(out)),
                                                                  .inp = o.input<Real>(rows * size_t(in)),
                                                                  .weight = o.input<Real>(weights),
@@ -368,8 +379,8 @@ void CaseList<Real>::add_linear(int in, int out) {
                                                                  .OC = out};
                                   });
     add_gemm<MatmulBackwardInput<Real>>(
-        "matmul_dinp", {GemmLayout::nn, N, in, out, EPILOGUE_NONE},
-        with_baselines(matmul_dinp_versions<Real>()), matmul_backward_input<Real>, [=](Operands& o) {
+        "matmul_dinp", {GemmLayout::nn, N, in, out, EPILOGUE_NONE}, matmul_dinp_versions<Real>(),
+        matmul_backward_input<Real>, [=](Operands& o) {
             return MatmulBackwardInput<Real>{.dinp = o.output<Real>(rows * size_t(in)),
                                              .dout = o.input<Real>(rows * size_t(out)),
                                              .weight = o.input<Real>(weights),
@@ -381,8 +392,7 @@ void CaseList<Real>::add_linear(int in, int out) {
         add_gemm<MatmulBackwardParameters<Real>>(
             accumulate ? "matmul_dweight_accumulate" : "matmul_dweight",
             {GemmLayout::tn, out, in, N, accumulate ? EPILOGUE_ADD : EPILOGUE_NONE},
-            with_baselines(matmul_dweight_versions<Real>()), matmul_backward_parameters<Real>,
-            [=](Operands& o) {
+            matmul_dweight_versions<Real>(), matmul_backward_parameters<Real>, [=](Operands& o) {
                 return MatmulBackwardParameters<Real>{
                     .dweight = accumulate ? o.input<Real>(weights) : o.output<Real>(weights),
                     .dout = o.input<Real>(rows * size_t(out)),
@@ -404,8 +414,8 @@ void CaseList<Real>::add_dbias(int out) {
         pad ? version.launch(*pad, p, version.configs[0]) : matmul_dbias_cpu(p);
     };
     add<MatmulDbias<Real>>("matmul_dbias", format_string("N:%d/OC:%d", N, out),
-                           memory_traffic<Real>(double(rows) * out),
-                           with_baselines(matmul_dbias_versions<Real>()), dbias, [=](Operands& o) {
+                           memory_traffic<Real>(double(rows) * out), matmul_dbias_versions<Real>(), dbias,
+                           [=](Operands& o) {
                                return MatmulDbias<Real>{.dbias = o.input<Real>(size_t(out)),
                                                         .dout = o.input<Real>(rows * size_t(out)),
                                                         .num_rows = N,
@@ -479,16 +489,26 @@ std::vector<KernelCase> kernel_cases(const KernelShape& shape) {
     return list.cases;
 }
 
+std::optional<KernelRun> find_run(const KernelCase& of, const std::string& name) {
+    for (const KernelRun& run : of.versions)
+        if (run.name == name) return run;
+    return of.with_block ? of.with_block(name) : std::nullopt;
+}
+
+Difference check_run(LaunchPad& pad, const KernelCase& of, const KernelRun& run, const Operands& host) {
+    Operands device(&pad);
+    run.prepare(device)();
+    pad.commit(true);
+    return device.compare(host, of.layer + ": " + run.name + "/" + of.shape);
+}
+
 int check_kernels(LaunchPad& pad, const KernelCase& of) {
     Operands host(nullptr);
     of.layer_run.prepare(host)();
     int checked = 0;
     const auto check = [&](const KernelRun& run) {
         if (run.fits && !run.fits(pad)) return;
-        Operands device(&pad);
-        run.prepare(device)();
-        pad.commit(true);
-        device.compare(host, of.layer + ": " + run.name + "/" + of.shape);
+        check_run(pad, of, run, host);
         checked++;
     };
     check(of.layer_run);
@@ -496,53 +516,6 @@ int check_kernels(LaunchPad& pad, const KernelCase& of) {
     return checked;
 }
 
-// --- the kernels of a model ---
-
-template <class Real>
-static void give_training_commands(LaunchPad& pad, const ModelConfig& config, int B, int T,
-                                   OptimizerKind kind, float dropout) {
-    GPT2<Real> g(config, &pad);
-    g.dropout = dropout;
-    gpt2_allocate(g, B, T, true);
-    Optimizer<Real> optimizer(config, g.memory, {.master_weights = true}, {.kind = kind});
-    StepRunner<Real> runner = {.g = g, .optimizer = optimizer, .B = B, .T = T, .micro_steps = 2};
-    runner.prepare();
-    gpt2_forward(g, B, T);
-    gpt2_head(g, B, T, 1, Gradients::accumulate);  // of a later micro-step
-    gpt2_backward(g, B, T, Gradients::accumulate);
-    TextGenerator<Real> generator(g, T, 1);
-    generator.reader.read(0, std::vector<int>(size_t(T / 2), 0));
-    generator.decode_step();
-}
-
-template <class Real>
-void give_default_commands(LaunchPad& pad, const ModelConfig& config, int B, int T) {
-    for (const OptimizerInfo& optimizer : all_optimizers())
-        give_training_commands<Real>(pad, config, B, T, optimizer.kind, 0);
-    give_training_commands<Real>(pad, config, B, T, OptimizerKind::adamw, 0.1f);
-    pad.commit();
-}
-
-template <class Real>
-void give_all_versions(LaunchPad& pad, const ModelConfig& config, int B, int T) {
-    const KernelShape shape = {.B = B,
-                               .T = T,
-                               .C = config.channels,
-                               .NH = config.num_heads,
-                               .V = config.vocab_size,
-                               .Vp = int(config.padded_vocab_size)};
-    for (const KernelCase& c : kernel_cases<Real>(shape))
-        for (const KernelRun& run : c.versions) {
-            if (!run.fits(pad)) continue;
-            Operands operands(&pad, Fill::nothing);
-            run.prepare(operands)();
-        }
-    pad.commit();
-}
-
-#define INSTANTIATE(Real)                                                                \
-    template std::vector<KernelCase> kernel_cases<Real>(const KernelShape&);             \
-    template void give_default_commands<Real>(LaunchPad&, const ModelConfig&, int, int); \
-    template void give_all_versions<Real>(LaunchPad&, const ModelConfig&, int, int);
+#define INSTANTIATE(Real) template std::vector<KernelCase> kernel_cases<Real>(const KernelShape&);
 FOR_EACH_REAL(INSTANTIATE)
 #undef INSTANTIATE

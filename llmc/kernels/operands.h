@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "dev/vulkan/check.h"
 #include "llmc/base/real.h"
+#include "llmc/kernels/check.h"
 #include "llmc/launchpad/memory.h"
 
 enum class Fill { values, nothing };  // nothing: for commands that never run

@@ -1,0 +1,298 @@
+// The self-test of a device: see self_test.h.
+#include "llmc/kernels/self_test.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "llmc/base/clock.h"
+#include "llmc/base/os.h"
+#include "llmc/base/process.h"
+#include "llmc/kernels/kernel_cases.h"
+#include "llmc/launchpad/open_device.h"
+#include "llmc/launchpad/peak.h"
+
+static const char* const child_option = "--check-kernels";
+static const char* const rates_option = "--rates";
+static std::string program;  // that children are started from; empty: begin_self_test() was not called
+
+// --- in the child process ---
+
+// Two shapes, since kernels differ where sizes are no multiples of their tiles.
+static const KernelShape small_shapes[] = {
+    {.B = 2, .T = 37, .C = 128, .NH = 2, .V = 301, .Vp = 384, .layers = 1, .linear = {{128, 224}}},
+    {.B = 1, .T = 128, .C = 128, .NH = 2, .V = 301, .Vp = 384, .layers = 1, .linear = {{128, 256}}}};
+
+static KernelShape timed_shape(const LaunchPad& pad) {
+    if (!pad.device().is_gpu()) return small_shapes[1];
+    return {.B = 4, .T = 1024, .C = 768, .NH = 12, .layers = 1, .linear = {{768, 3072}}};
+}
+
+// The rate of a version at its first case: "12.3 GB/s".
+static std::string rate_of(LaunchPad& pad, const KernelCase& of, const KernelRun& run) {
+    Operands operands(&pad);
+    const auto launch = run.prepare(operands);
+    warm_up(pad, launch, 0.05);
+    double seconds = 1e30;
+    for (int i = 0; i < 3; i++) seconds = std::min(seconds, seconds_per_launch(pad, launch, 1e-3));
+    return of.work.flops > 0 ? format_string("%.3g TFLOP/s", of.work.flops / seconds / 1e12)
+                             : format_string("%.3g GB/s", of.work.bytes / seconds / 1e9);
+}
+
+template <class Real>
+struct TypeCheck {
+    LaunchPad& pad;
+    std::vector<KernelCase> cases, timed;
+    std::vector<std::unique_ptr<Operands>> references;  // of the cases, on the host
+
+    TypeCheck(LaunchPad& launchpad, bool rates) : pad(launchpad) {
+        for (const KernelShape& shape : small_shapes)
+            for (KernelCase& c : kernel_cases<Real>(shape)) cases.push_back(std::move(c));
+        references.resize(cases.size());
+        if (rates) timed = kernel_cases<Real>(timed_shape(pad));
+    }
+    // Compares a version in all cases, each of which is a sign of life. Returns its largest error.
+    double error_of(const std::string& name) {
+        double largest = -1;
+        for (size_t i = 0; i < cases.size(); i++) {
+            const std::optional<KernelRun> run = find_run(cases[i], name);
+            if (!run || !run->fits(pad)) continue;
+            print_line(stdout, "run %s", name.c_str());
+            if (!references[i]) {
+                references[i] = std::make_unique<Operands>(nullptr);
+                cases[i].layer_run.prepare (*references[i])();
+            }
+            largest = std::max(largest, check_run(pad, cases[i], *run, *references[i]).largest);
+        }
+        if (largest < 0) fail("no row of the table of kernels has this version");
+        return largest;
+    }
+    std::string timed_rate(const std::string& name) {
+        for (const KernelCase& c : timed)
+            if (const auto run = find_run(c, name); run && run->fits(pad)) return rate_of(pad, c, *run);
+        return "";
+    }
+    // Prints lines that the parent reads.
+    void check(const std::vector<std::string>& names) {
+        const std::string type = std::string("/") + real_name<Real>() + "/";
+        for (const std::string& name : names) {
+            if (name.find(type) == std::string::npos) continue;
+            try {
+                const double error = error_of(name);
+                print_line(stdout, "right %s %.2g %s", name.c_str(), error, timed_rate(name).c_str());
+            } catch (const DeviceLost&) {
+                throw;
+            } catch (const OutOfDeviceMemory&) {
+                // which says nothing of the version: it is checked again at the next start
+            } catch (const Error& error) {
+                print_line(stdout, "wrong %s %s", name.c_str(), error.what());
+            }
+        }
+    }
+};
+
+static std::string type_of(const std::string& name) {
+    const size_t start = name.find('/') + 1;
+    return name.substr(start, name.find('/', start) - start);
+}
+
+// Words: the device, --rates, versions. Without versions, only opens the device.
+static void check_in_child(const std::vector<std::string>& words) {
+    LaunchPad pad({.device = words.at(0)});
+    if (words.size() == 1) pad.store_checks({{MATRIX_TRIAL, true}});
+    const bool rates = words.size() > 1 && words[1] == rates_option;
+    const std::vector<std::string> names(words.begin() + (rates ? 2 : 1), words.end());
+    const auto check = [&]<class Real>(Real) {
+        if (std::ranges::any_of(names, [](auto& name) { return type_of(name) == real_name<Real>(); }))
+            TypeCheck<Real>(pad, rates).check(names);
+    };
+    check(float());
+    check(bf16());
+    check(fp16());
+    print_line(stdout, "done");
+}
+
+void begin_self_test(char** argv) {
+    const std::filesystem::path path = program_path();  // empty: unknown
+    const bool has_loader = !path.empty() && path.filename() != std::filesystem::path(argv[0]).filename();
+    if (!has_loader) program = path.empty() ? argv[0] : path.generic_string();
+    if (!argv[1] || strcmp(argv[1], child_option) != 0) return;
+    try {
+        std::vector<std::string> words;
+        for (char** word = argv + 2; *word; word++) words.push_back(*word);
+        check_in_child(words);
+    } catch (const std::exception& error) {
+        fprintf(stderr, "%s\n", error.what());
+        exit(1);
+    }
+    exit(0);
+}
+
+// --- in the parent process ---
+
+struct Outcome {
+    bool right = false;
+    std::string text;  // error and rate, or what is wrong
+};
+using Outcomes = std::map<std::string, Outcome>;
+
+// What a child printed.
+struct ChildOutput {
+    std::string running;  // the last version that was started
+    bool done = false, hung = false;
+    std::string errors;
+};
+
+// Seconds without output after which a child is taken for hung: a software device compiles for seconds.
+static double patience(bool is_gpu) {
+    const char* seconds = getenv("LAUNCHPAD_CHECK_SECONDS");
+    return seconds ? atof(seconds) : is_gpu ? 30 : 120;
+}
+
+static void read_line(const std::string& line, ChildOutput& output, Outcomes& outcomes) {
+    const size_t first = line.find(' '), second = line.find(' ', first + 1);
+    const std::string word = line.substr(0, first);
+    if (word == "done") output.done = true;
+    if (first == std::string::npos) return;
+    const std::string name = line.substr(first + 1, second - first - 1);
+    if (word == "run") output.running = name;
+    if (word == "right" || word == "wrong")
+        outcomes[name] = {word == "right", second == std::string::npos ? "" : line.substr(second + 1)};
+}
+
+// Runs a child to its end, or until it hangs.
+static ChildOutput follow_child(const std::vector<std::string>& words, bool is_gpu, Outcomes& outcomes) {
+    std::vector<std::string> command = {program, child_option};
+    command.insert(command.end(), words.begin(), words.end());
+    Process child(command);
+    ChildOutput output;
+    std::string text;
+    double last = now();
+    for (bool is_open = true; is_open && !output.hung;) {
+        const size_t before = text.size();
+        is_open = child.read(text, output.errors, 0.1);
+        if (text.size() > before) last = now();
+        for (size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1))
+            read_line(text.substr(0, end), output, outcomes);
+        output.hung = is_open && now() - last > patience(is_gpu);
+    }
+    if (output.hung) child.kill();
+    output.done &= child.wait() == 0;
+    if (output.errors.find("validation:") != std::string::npos) fputs(output.errors.c_str(), stderr);
+    return output;
+}
+
+// Checks versions in child processes: another one goes on where one crashes or hangs.
+static Outcomes check_versions(const DeviceInfo& device, std::set<std::string> versions, bool rates) {
+    Outcomes outcomes;
+    while (!versions.empty()) {
+        std::vector<std::string> words = {std::to_string(device.index)};
+        if (rates) words.push_back(rates_option);
+        words.insert(words.end(), versions.begin(), versions.end());
+        const ChildOutput output = follow_child(words, device.is_gpu(), outcomes);
+        if (!output.done && output.running.empty())
+            fail("the kernels could not be checked: %s",
+                 output.hung ? "the device hangs when it is opened" : output.errors.c_str());
+        if (output.done) return outcomes;
+        // its other configs would do the same, and take as long
+        const std::string version = output.running.substr(0, output.running.rfind('/'));
+        outcomes[version] = {false,
+                             output.hung ? "the device hangs" : "the driver crashes, or loses the device"};
+        std::erase_if(versions, [&](const std::string& name) {
+            return name.starts_with(version + "/") || outcomes.contains(name);
+        });
+    }
+    return outcomes;
+}
+
+static std::map<std::string, bool> verdicts(const Outcomes& outcomes) {
+    std::map<std::string, bool> right;
+    for (const auto& [name, outcome] : outcomes) right[name] = outcome.right;
+    return right;
+}
+
+// A line for each version that is wrong.
+static std::map<std::string, bool> check_before_use(const LaunchPad& pad,
+                                                    const std::set<std::string>& versions, FILE* out) {
+    Outcomes outcomes;
+    try {
+        outcomes = check_versions(pad.device(), versions, false);
+    } catch (const std::exception& error) {  // nothing is known of them
+        print_line(out, "note: %s", error.what());
+    }
+    for (const auto& [name, outcome] : outcomes)
+        if (!outcome.right)
+            print_line(out, "note: %s is not used on %s: %s", name.c_str(), pad.device().name.c_str(),
+                       outcome.text.c_str());
+    return verdicts(outcomes);
+}
+
+// Whether a child process could open the device with cooperative matrices. If so, it has stored that.
+static bool try_matrices(const DeviceInfo& device) {
+    const char* const variable = "LAUNCHPAD_TENSOR_CORES";
+    set_environment(variable, "1");
+    Outcomes none;
+    const bool done = follow_child({std::to_string(device.index)}, device.is_gpu(), none).done;
+    set_environment(variable, "");
+    return done;
+}
+
+std::unique_ptr<LaunchPad> open_checked_device(const std::string& request, LaunchPadOptions options,
+                                               FILE* out) {
+    const std::optional<DeviceInfo> device = choose_device(request).device;
+    if (!program.empty())
+        options.check_versions = [out](LaunchPad& pad, const std::set<std::string>& versions) {
+            return check_before_use(pad, versions, out);
+        };
+    const bool is_untried = device && device->has_untried_matrices && !program.empty();
+    const bool failed = is_untried && !try_matrices(*device);
+    auto pad = open_device(request, options, out);
+    if (!failed) return pad;
+    print_line(out, "note: cooperative matrices are not used on %s, whose driver fails with them",
+               device->name.c_str());
+    pad->store_checks({{MATRIX_TRIAL, false}});
+    return pad;
+}
+
+// --- for people ---
+
+// The versions of a type that the device can run, in their default configs; of GEMMs, all tiles.
+template <class Real>
+static void add_versions(const LaunchPad& pad, std::set<std::string>& names) {
+    std::set<std::string> seen;
+    for (const KernelCase& c : kernel_cases<Real>(small_shapes[0]))
+        for (const KernelRun& run : c.versions) {
+            const bool is_default = seen.insert(run.name.substr(0, run.name.rfind('/'))).second;
+            if (run.fits(pad) && (is_default || run.name.find("/tile:") != std::string::npos))
+                names.insert(run.name);
+        }
+}
+
+bool print_self_test(const std::string& request) {
+    const auto pad = open_checked_device(request);
+    if (!pad) fail("--self-test checks a Vulkan device, and the CPU was chosen: name one with --device");
+    const DeviceInfo device = list_devices().at(size_t(pad->device().index));
+    print_line(stdout, "%s, %s, Vulkan %s, %s, %.1f GiB", device.name.c_str(), device.driver.c_str(),
+               device.api_version.c_str(), device_type_name(device.type),
+               double(device.memory_bytes) / (1 << 30));
+    for (const std::string& line : device.features) print_line(stdout, "   %s", line.c_str());
+    pad->forget_checks();
+    std::set<std::string> names;
+    add_versions<float>(*pad, names);
+    if (pad->has_16bit_storage()) {
+        add_versions<bf16>(*pad, names);
+        add_versions<fp16>(*pad, names);
+    }
+    const Outcomes outcomes = check_versions(device, names, true);
+    pad->store_checks(verdicts(outcomes));
+    int wrong = 0;
+    print_line(stdout, "%-46s %s", "kernel version", "largest error, rate");
+    for (const auto& [name, outcome] : outcomes) {
+        print_line(stdout, "%-46s %s%s", name.c_str(), outcome.right ? "" : "WRONG: ", outcome.text.c_str());
+        wrong += !outcome.right;
+    }
+    print_line(stdout, "%zu versions checked, %d wrong", outcomes.size(), wrong);
+    return wrong == 0;
+}
