@@ -293,5 +293,6 @@ std::optional<Tokenizer> tokenizer_for(const std::string& asked, const ModelSour
     if (recorded && info_of(*tokenizer).checksum != recorded->checksum)
         fail("--tokenizer %s is not the one that made the data of the model %s, %s; leave it out",
              asked.c_str(), model.name.c_str(), describe(*recorded).c_str());
+    if (recorded) take_chat_template(*tokenizer, *recorded);
     return tokenizer;
 }

@@ -7,6 +7,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/system_files.h"
+#include "llmc/text/tokenizer_roles.h"
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -38,7 +39,8 @@ TokenizerInfo info_of(const Tokenizer& tokenizer) {
         .name = tokenizer.is_bytes() ? "bytes" : fs::path(tokenizer.name).filename().generic_string(),
         .vocab_size = tokenizer.vocab_size(),
         .checksum = sum.text(),
-        .file = tokenizer.is_bytes() ? "" : fs::absolute(tokenizer.name).lexically_normal().generic_string()};
+        .file = tokenizer.is_bytes() ? "" : fs::absolute(tokenizer.name).lexically_normal().generic_string(),
+        .chat_template = chat_template_of(tokenizer.roles)};
 }
 
 // A file in the folder of the JSON file is recorded by its name alone, so that both can be moved.
@@ -48,6 +50,7 @@ std::string tokenizer_info_to_json(const TokenizerInfo& info, const std::string&
     json object = {{"name", printable(info.name)}, {"vocab_size", info.vocab_size}, {"xxh3", info.checksum}};
     if (!info.file.empty())
         object["file"] = printable(in_same_folder ? file.filename().generic_string() : info.file);
+    if (!info.chat_template.empty()) object["chat_template"] = info.chat_template;
     return json_text(object);
 }
 
@@ -57,7 +60,8 @@ TokenizerInfo tokenizer_info_from_json(const std::string& text, const std::strin
         TokenizerInfo info = {.name = object.at("name"),
                               .vocab_size = 0,
                               .checksum = object.at("xxh3"),
-                              .file = object.value("file", std::string())};
+                              .file = object.value("file", std::string()),
+                              .chat_template = object.value("chat_template", std::string())};
         const json& size = object.at("vocab_size");
         if (!size.is_number_unsigned() || size.get<uint64_t>() < 1 || size.get<uint64_t>() > 65536)
             fail("%s: the tokenizer's vocab_size is %s, not 1 to 65536", json_path.c_str(),
@@ -85,6 +89,11 @@ TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path
     return info;
 }
 
+void take_chat_template(Tokenizer& tokenizer, const TokenizerInfo& info) {
+    if (!info.chat_template.empty() && info.chat_template != chat_template_of(tokenizer.roles))
+        tokenizer.roles = with_chat_template(tokenizer.roles, info.chat_template);
+}
+
 // --- finding the tokenizer again ---
 
 std::optional<Tokenizer> open_recorded_tokenizer(const TokenizerInfo& info) {
@@ -96,7 +105,9 @@ std::optional<Tokenizer> open_recorded_tokenizer(const TokenizerInfo& info) {
         if (place.empty() || (place != "bytes" && !fs::exists(place, closed))) continue;
         try {
             Tokenizer tokenizer = open_tokenizer(place);
-            if (info_of(tokenizer).checksum == info.checksum) return tokenizer;
+            if (info_of(tokenizer).checksum != info.checksum) continue;
+            take_chat_template(tokenizer, info);
+            return tokenizer;
         } catch (const FileError&) {
             throw;
         } catch (const Error&) {

@@ -11,8 +11,9 @@
 struct TokenizerInfo {
     std::string name;  // "bytes", or the file's name
     int vocab_size = 0;
-    std::string checksum;  // of all tokens; the same for every file that holds them
-    std::string file;      // path of the tokenizer's file; empty for bytes
+    std::string checksum;            // of all tokens; the same for every file that holds them
+    std::string file;                // path of the tokenizer's file; empty for bytes
+    std::string chat_template = {};  // of questions and answers; may be empty
 };
 
 // "the tokenizer gpt2_tokenizer.bin (50257 tokens)"
@@ -27,6 +28,9 @@ TokenizerInfo tokenizer_info_from_json(const std::string& text, const std::strin
 
 // Copies the tokenizer to `path`, unless it is "bytes". Returns what to record, with the copy's path.
 TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path);
+
+// Gives the tokenizer, which has another one or none, the recorded template.
+void take_chat_template(Tokenizer& tokenizer, const TokenizerInfo& info);
 
 // --- finding the tokenizer again ---
 

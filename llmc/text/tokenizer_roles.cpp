@@ -45,6 +45,27 @@ json roles_of(const json& files, const std::string& end_of_text) {
     return roles;
 }
 
+// A list of templates has names: the one called default.
+static std::string text_of_template(const json& value) {
+    if (value.is_string()) return value;
+    for (const json& named : value.is_array() ? value : json::array())
+        if (named.is_object() && named.value("name", json()) == "default")
+            return text_of_template(named.value("template", json()));
+    return "";
+}
+
+std::string chat_template_of(const std::string& roles) {
+    if (roles.empty()) return "";
+    const json all = parse_json_object(roles, "the tokenizer's roles");
+    return text_of_template(all.value("config", json::object()).value("chat_template", json()));
+}
+
+std::string with_chat_template(const std::string& roles, const std::string& chat_template) {
+    json all = roles.empty() ? json::object() : parse_json_object(roles, "the tokenizer's roles");
+    all["config"]["chat_template"] = chat_template;
+    return json_text(all);
+}
+
 void add_roles(JsonMembers& members, const std::string& roles, const char* part) {
     if (roles.empty()) return;
     const json all = parse_json_object(roles, "the tokenizer's roles");

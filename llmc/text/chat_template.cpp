@@ -1,0 +1,260 @@
+#include "llmc/text/chat_template.h"
+
+#include <algorithm>
+
+#include "llmc/base/error.h"
+#include "llmc/base/utf8.h"
+#include "llmc/text/jinja.h"
+#include "llmc/text/text_file.h"
+#include "llmc/text/tokenizer_roles.h"
+
+using nlohmann::json;
+
+// --- templates from examples ---
+
+// As a literal of Jinja.
+static std::string jinja_literal(std::string_view text) {
+    std::string literal = "'";
+    for (const char c : text)
+        if (c == '\n')
+            literal += "\\n";
+        else
+            literal += (c == '\'' || c == '\\') ? std::string("\\") + c : std::string(1, c);
+    return literal + "'";
+}
+
+static std::string without_spaces_at_end(std::string text) {
+    text.resize(text.find_last_not_of(' ') + 1);
+    return text;
+}
+
+// What is between two messages is divided behind its last blank line, else behind its last line.
+static std::pair<std::string, std::string> divide(const std::string& between) {
+    size_t at = between.rfind("\n\n");
+    at = at != between.npos ? at + 2 : between.rfind('\n') + 1;
+    return {between.substr(0, at), between.substr(at)};
+}
+
+// The Jinja of a text with {user}, {assistant} and possibly {system}; empty if it is none.
+static std::string jinja_of_example(const std::string& text) {
+    const std::string user = "{user}", assistant = "{assistant}", system = "{system}";
+    const size_t of_system = text.find(system), of_user = text.find(user), of_answer = text.find(assistant);
+    if (of_user == text.npos || of_answer == text.npos || of_answer < of_user) return "";
+    if (of_system != text.npos && of_system > of_user) return "";
+    std::string before_system, after_system, before_user = text.substr(0, of_user);
+    if (of_system != text.npos) {
+        before_system = text.substr(0, of_system);
+        const size_t end = of_system + system.size();
+        std::tie(after_system, before_user) = divide(text.substr(end, of_user - end));
+    }
+    const size_t end = of_user + user.size();
+    const auto [after_user, before_answer] = divide(text.substr(end, of_answer - end));
+    std::string after_answer = text.substr(of_answer + assistant.size());
+    if (after_answer.ends_with('\n')) after_answer.pop_back();
+    const auto around = [](const std::string& before, const std::string& after) {
+        return (before.empty() ? "" : jinja_literal(before) + " + ") + "message['content'] | trim" +
+               (after.empty() ? "" : " + " + jinja_literal(after));
+    };
+    const std::string for_system = of_system != text.npos
+                                       ? around(before_system, after_system)
+                                       : "raise_exception('the template has no place for a system message')";
+    return "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'system' %}{{ " +
+           for_system + " }}{% elif message['role'] == 'user' %}{{ " + around(before_user, after_user) +
+           " }}{% else %}{{ " + around(before_answer, after_answer) +
+           " + eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ " +
+           jinja_literal(without_spaces_at_end(before_answer)) + " }}{% endif %}";
+}
+
+std::string builtin_chat_template() {
+    return jinja_of_example("{system}\n\n### Question\n{user}\n\n### Answer\n{assistant}");
+}
+
+std::string read_chat_template(const std::string& path) {
+    const std::string text = read_text_file(path, 1 << 20);
+    if (find_not_utf8(text) != text.npos) fail("--template %s is not UTF-8", path.c_str());
+    if (text.find("{{") != text.npos || text.find("{%") != text.npos) return text;
+    const std::string jinja = jinja_of_example(text);
+    if (jinja.empty())
+        fail(
+            "--template %s: a template has {user}, then {assistant}, and may begin with {system}, where "
+            "the texts are; or it is Jinja",
+            path.c_str());
+    return jinja;
+}
+
+// --- messages ---
+
+static bool has_text(const json& object, const char* name) {
+    const auto found = object.find(name);
+    return found != object.end() && found->is_string();
+}
+
+static bool has_messages(const json& object) {
+    const json messages = object.value("messages", json());
+    return messages.is_array() && !messages.empty() && messages[0].is_object() &&
+           messages[0].contains("role");
+}
+
+static bool has_instruction(const json& object) {
+    return has_text(object, "instruction") && has_text(object, "output");
+}
+
+bool is_chat_example(const json& object) {
+    return has_messages(object) || has_instruction(object) ||
+           (has_text(object, "prompt") && has_text(object, "completion"));
+}
+
+static json message(const char* role, const json& content) { return {{"role", role}, {"content", content}}; }
+
+static json messages_of_fields(const json& object, const std::string& where) {
+    if (has_messages(object)) return object["messages"];
+    json messages = json::array();
+    if (has_text(object, "system") && object["system"] != "")
+        messages.push_back(message("system", object["system"]));
+    if (has_instruction(object)) {
+        std::string question = object["instruction"];
+        if (has_text(object, "input") && object["input"] != "")
+            question += "\n\n" + object["input"].get<std::string>();
+        messages.push_back(message("user", question));
+        messages.push_back(message("assistant", object["output"]));
+    } else if (is_chat_example(object)) {
+        messages.push_back(message("user", object["prompt"]));
+        messages.push_back(message("assistant", object["completion"]));
+    } else
+        fail(
+            "%s has neither messages nor prompt and completion nor instruction and output, as texts; "
+            "--skip-bad-lines leaves such lines out",
+            where.c_str());
+    return messages;
+}
+
+json messages_of(const json& object, const std::string& where) {
+    json messages = messages_of_fields(object, where), plain = json::array();
+    size_t end = 0;
+    for (const json& m : messages) {
+        if (!m.is_object() || !has_text(m, "role") || !has_text(m, "content"))
+            fail("%s: message %zu is not {\"role\": TEXT, \"content\": TEXT}", where.c_str(),
+                 plain.size() + 1);
+        const std::string role = m["role"];
+        if (role != "system" && role != "user" && role != "assistant")
+            fail(
+                "%s: the role '%s' is none of system, user and assistant; --skip-bad-lines leaves such lines "
+                "out",
+                where.c_str(), printable(role).c_str());
+        plain.push_back(message(role.c_str(), m["content"]));
+        if (role != "assistant") continue;
+        if (trimmed(m["content"].get<std::string>()).empty()) fail("%s: an answer is empty", where.c_str());
+        end = plain.size();
+    }
+    if (end == 0) fail("%s has no answer: no message of the role assistant", where.c_str());
+    plain.erase(plain.begin() + long(end), plain.end());
+    return plain;
+}
+
+// --- text and tokens ---
+
+static json config_of(const Tokenizer& tokenizer) {
+    return tokenizer.roles.empty()
+               ? json::object()
+               : parse_json_object(tokenizer.roles, "the tokenizer's roles").value("config", json::object());
+}
+
+ChatTemplate::ChatTemplate(const Tokenizer& tokenizer)
+    : source(chat_template_of(tokenizer.roles)),
+      end_of_text(tokenizer.tokens[size_t(tokenizer.end_of_text)]),
+      name("the chat template of " + tokenizer.name) {
+    if (source.empty()) source = builtin_chat_template();
+    const json config = config_of(tokenizer);
+    bos = config.value("bos_token", end_of_text);
+    eos = config.value("eos_token", end_of_text);
+    stop();
+}
+
+std::string ChatTemplate::render(const json& messages, bool asks) const {
+    try {
+        return render_jinja(source, {{"messages", messages},
+                                     {"add_generation_prompt", asks},
+                                     {"bos_token", bos},
+                                     {"eos_token", eos}});
+    } catch (const FileError&) {
+        throw;
+    } catch (const Error& error) {
+        fail("%s: %s; name a simple one with --template", printable(name).c_str(), error.what());
+    }
+}
+
+std::string ChatTemplate::prompt(const json& messages) const {
+    return without_spaces_at_end(render(messages, true));
+}
+
+std::vector<ChatPart> ChatTemplate::parts(const json& messages) const {
+    std::vector<ChatPart> parts;
+    std::string done;
+    json before = json::array();
+    for (const json& m : messages) {
+        const bool is_answer = m["role"] == "assistant";
+        const std::string asked = is_answer ? prompt(before) : "";
+        before.push_back(m);
+        if (!is_answer) continue;
+        const std::string all = render(before, false);
+        if (!asked.starts_with(done) || !all.starts_with(asked))
+            fail(
+                "%s does not begin the text of a conversation as that of its first messages; name another "
+                "with --template",
+                printable(name).c_str());
+        parts.push_back({asked.substr(done.size()), false});
+        parts.push_back({all.substr(asked.size()), true});
+        done = all;
+    }
+    return parts;
+}
+
+std::string ChatTemplate::stop() const {
+    const std::string answer = "An answer.";
+    const std::string text =
+        parts({message("user", "A question?"), message("assistant", answer)}).back().text;
+    const size_t at = text.find(answer);
+    if (at == text.npos) fail("%s leaves out the answer", printable(name).c_str());
+    std::string after = trimmed(text.substr(at + answer.size()));
+    if (after.ends_with(end_of_text)) after.resize(after.size() - end_of_text.size());
+    return trimmed(after);
+}
+
+// Tokens of the parts, encoded together, as other programs do it; a token that begins in a question and ends
+// in an answer counts as the answer's. None if the tokenizer changes white space.
+static bool encode_together(const std::vector<ChatPart>& parts, Tokenizer& tokenizer, EncodedExample& to) {
+    std::string text;
+    std::vector<size_t> ends;
+    for (const ChatPart& part : parts) ends.push_back((text += part.text).size());
+    tokenizer.encode(text, to.tokens, AddedTokens::all);
+    if (tokenizer.on_word) return true;
+    size_t at = 0, part = 0;
+    for (const uint16_t token : to.tokens) {
+        at += tokenizer.decode(token).size();
+        while (part + 1 < parts.size() && at > ends[part]) part++;
+        to.targets.push_back(parts[part].is_answer);
+    }
+    return at == text.size();
+}
+
+EncodedExample encode_example(const json& messages, const ChatTemplate& chat, Tokenizer& tokenizer) {
+    const std::vector<ChatPart> parts = chat.parts(messages);
+    EncodedExample e;
+    if (!encode_together(parts, tokenizer, e)) {
+        e = {};
+        for (const ChatPart& part : parts) {
+            tokenizer.encode(part.text, e.tokens, AddedTokens::all);
+            e.targets.resize(e.tokens.size(), part.is_answer);
+        }
+    }
+    for (const json& m : messages) e.bytes += m["content"].get_ref<const std::string&>().size();
+    // which packing puts between examples
+    while (!e.tokens.empty() && e.tokens.back() == tokenizer.end_of_text)
+        e.tokens.pop_back(), e.targets.pop_back();
+    if (!e.tokens.empty() && e.tokens[0] == tokenizer.end_of_text) {
+        e.tokens.erase(e.tokens.begin());
+        e.targets.erase(e.targets.begin());
+    }
+    e.question = size_t(std::find(e.targets.begin(), e.targets.end(), true) - e.targets.begin());
+    return e;
+}

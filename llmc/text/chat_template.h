@@ -1,0 +1,58 @@
+// Questions and answers as the model sees them: a template turns the messages of a conversation into text.
+// Templates are Jinja, as Hugging Face's files and GGUF hold them.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "llmc/base/json.h"
+#include "llmc/text/tokenizer.h"
+
+// ### Question, ### Answer.
+std::string builtin_chat_template();
+
+// The Jinja of a template's file, which is Jinja already, or an example with {user}, {assistant} and possibly
+// {system} in the places of their texts. Error, which names the file, if it is neither.
+std::string read_chat_template(const std::string& path);
+
+// --- the messages of an example, a JSON array as {"role": "user", "content": "..."} ---
+
+// Whether the object has the fields of an example: messages, prompt and completion, or instruction and
+// output.
+bool is_chat_example(const nlohmann::json& object);
+// Its messages up to the last answer. Error, which begins with `where`, if a role is none that is known, or
+// if there is no answer.
+nlohmann::json messages_of(const nlohmann::json& object, const std::string& where);
+
+// --- as text and as tokens ---
+
+struct ChatPart {
+    std::string text;
+    bool is_answer;
+};
+
+struct ChatTemplate {
+    std::string source;       // Jinja
+    std::string end_of_text;  // the text of this token
+    std::string bos, eos;     // as the template names them
+    std::string name;         // for messages
+
+    // The template that the tokenizer has, else the built-in one. Error if it is not understood.
+    explicit ChatTemplate(const Tokenizer& tokenizer);
+    // The text of a conversation; with an answer to come, up to its beginning.
+    std::string prompt(const nlohmann::json& messages) const;
+    std::vector<ChatPart> parts(const nlohmann::json& messages) const;
+    // What the template puts behind an answer, without white space and end-of-text; generation ends there.
+    std::string stop() const;
+
+   private:
+    std::string render(const nlohmann::json& messages, bool asks) const;
+};
+
+struct EncodedExample {
+    std::vector<uint16_t> tokens;  // without end-of-text at either end
+    std::vector<bool> targets;     // those of answers
+    size_t question = 0;           // tokens before the first answer
+    uint64_t bytes = 0;
+};
+EncodedExample encode_example(const nlohmann::json& messages, const ChatTemplate& chat, Tokenizer& tokenizer);

@@ -1,0 +1,215 @@
+// Chat templates: what Jinja makes of them, templates from examples, the messages of JSONL, and the tokens
+// that count. Questions and answers as packed sequences.
+#include "llmc/text/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include "llmc/base/error.h"
+#include "llmc/base/file.h"
+#include "llmc/data/example_packer.h"
+#include "llmc/text/jinja.h"
+#include "llmc/text/tokenizer_roles.h"
+#include "tests/message_of.h"
+#include "tests/run_program.h"
+
+using nlohmann::json;
+
+static json said(const char* role, const char* text) { return {{"role", role}, {"content", text}}; }
+
+TEST(Jinja, MatchesJinja) {
+    const json reference = read_json_object(SOURCE_DIR "/tests/reference/chat_templates.json");
+    for (const json& c : reference["cases"]) {
+        const std::string source = reference["templates"][c["name"].get<std::string>()];
+        EXPECT_EQ(render_jinja(source, {{"messages", c["messages"]},
+                                        {"add_generation_prompt", c["asks"]},
+                                        {"bos_token", "<s>"},
+                                        {"eos_token", "</s>"}}),
+                  c["text"].get<std::string>())
+            << c["name"];
+    }
+    EXPECT_EQ(reference["cases"].size(), 70u);
+}
+
+TEST(Jinja, RefusesByName) {
+    const std::pair<const char*, const char*> cases[] = {
+        {"{% macro f() %}{% endmacro %}", "the statement 'macro' is not understood"},
+        {"{% if true %}a", "'endif' is missing"},
+        {"{% for m in messages %}", "'endfor' is missing"},
+        {"{% for m in messages if m %}{% endfor %}", "'for m in messages if m' is not understood"},
+        {"{{ 'a'", "'{{ 'a'' does not end"},
+        {"{{ messages | tojson }}", "'tojson' is not understood"},
+        {"{{ strftime_now('%d') }}", "'strftime_now(' is not understood"},
+        {"{{ raise_exception('Only user') }}", "it says: Only user"},
+        {"{{ 1 $ 2 }}", "'$ 2' is not understood"},
+        {"{{ messages['x'][0] }}", "messages['x'][0]"}};
+    for (const auto& [source, expected] : cases)
+        EXPECT_NE(message_of([&] {
+                      render_jinja(source, {{"messages", json::array({1})}});
+                  }).find(expected),
+                  std::string::npos)
+            << source;
+    const std::string deep(100000, '(');
+    EXPECT_EQ(message_of([&] { render_jinja("{{ " + deep + " }}", json::object()); }),
+              "an expression is too deep");
+    EXPECT_EQ(render_jinja("{% if no %}{{ nothing('here') | is_run }}{% endif %}a\n\n", json::object()),
+              "a\n");
+}
+
+static Tokenizer bytes_with(const std::string& jinja) {
+    Tokenizer tokenizer = open_tokenizer("bytes");
+    tokenizer.roles = with_chat_template("", jinja);
+    return tokenizer;
+}
+
+static std::string template_of(const std::string& text) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "template", {text});
+    return read_chat_template(folder / "template");
+}
+
+TEST(ChatTemplate, BuiltIn) {
+    const ChatTemplate chat(bytes_with(builtin_chat_template()));
+    const std::string end = chat.end_of_text;
+    EXPECT_EQ(chat.prompt(json::array({said("user", " Who? ")})), end + "### Question\nWho?\n\n### Answer\n");
+    const json messages =
+        json::array({said("system", "Brief."), said("user", "Who?"), said("assistant", "Me.\n"),
+                     said("user", "Why?"), said("assistant", "So.")});
+    const std::vector<ChatPart> parts = chat.parts(messages);
+    ASSERT_EQ(parts.size(), 4u);
+    EXPECT_EQ(parts[0].text, end + "Brief.\n\n### Question\nWho?\n\n### Answer\n");
+    EXPECT_EQ(parts[1].text, "Me." + end);
+    EXPECT_EQ(parts[2].text, "### Question\nWhy?\n\n### Answer\n");
+    EXPECT_EQ(parts[3].text, "So." + end);
+    EXPECT_TRUE(parts[1].is_answer && parts[3].is_answer && !parts[0].is_answer && !parts[2].is_answer);
+    EXPECT_EQ(chat.stop(), "");
+}
+
+TEST(ChatTemplate, OfExamples) {
+    const ChatTemplate chat(bytes_with(template_of("It's \\ {system}!\nQ: {user}\nA: {assistant}<end>\n")));
+    const std::string end = chat.end_of_text;
+    EXPECT_EQ(chat.prompt(json::array({said("user", "x")})), end + "Q: x\nA:");
+    EXPECT_EQ(
+        chat.parts(json::array({said("system", "s"), said("user", "x"), said("assistant", "y")}))[0].text,
+        end + "It's \\ s!\nQ: x\nA:");
+    EXPECT_EQ(chat.parts(json::array({said("user", "x"), said("assistant", "y")}))[1].text, " y<end>" + end);
+    EXPECT_EQ(chat.stop(), "<end>");
+    const ChatTemplate without(bytes_with(template_of("{user}{assistant}")));
+    EXPECT_NE(message_of([&] {
+                  without.prompt(json::array({said("system", "s")}));
+              }).find("no place for a system message"),
+              std::string::npos);
+    for (const std::string wrong : {"", "{user}", "{assistant}{user}", "{user}{system}{assistant}"})
+        EXPECT_NE(message_of([&] { template_of(wrong); }).find("a template has {user}, then {assistant}"),
+                  std::string::npos);
+    // the text of the first messages changes when others follow
+    EXPECT_NE(message_of([&] {
+                  ChatTemplate(bytes_with("{{ messages | length }}{{ messages[-1].content }}"));
+              }).find("does not begin the text of a conversation"),
+              std::string::npos);
+}
+
+static std::string error_of(const char* line) {
+    return message_of([&] { messages_of(parse_json_object(line, "x"), "x: line 1"); });
+}
+
+TEST(ChatExamples, Fields) {
+    const auto messages = [](const char* line) {
+        const json object = parse_json_object(line, "x");
+        EXPECT_TRUE(is_chat_example(object)) << line;
+        return messages_of(object, "x");
+    };
+    const json question = json::array({said("user", "q"), said("assistant", "a")});
+    EXPECT_EQ(messages(R"({"completion":"a","id":1,"prompt":"q"})"), question);
+    EXPECT_EQ(messages(R"({"output":"a","input":"","instruction":"q"})"), question);
+    EXPECT_EQ(messages(R"({"output":"a","instruction":"q"})"), question);
+    EXPECT_EQ(messages(R"({"output":"a","input":"i","instruction":"q"})")[0]["content"], "q\n\ni");
+    EXPECT_EQ(messages(R"({"messages":[{"content":"q","role":"user"},{"role":"assistant","content":"a"},
+                           {"role":"user","content":"unanswered"}]})"),
+              question);
+    for (const char* other : {R"({"text":"a"})", R"({"prompt":"a"})", R"({"messages":"a"})",
+                              R"({"instruction":"a","input":"b"})", R"({"messages":[]})"})
+        EXPECT_FALSE(is_chat_example(parse_json_object(other, "x"))) << other;
+    EXPECT_NE(error_of(R"({"messages":[{"role":"tool","content":"q"}]})").find("the role 'tool' is none of"),
+              std::string::npos);
+    EXPECT_NE(error_of(R"({"messages":[{"role":"user","content":"q"}]})").find("has no answer"),
+              std::string::npos);
+    EXPECT_NE(error_of(R"({"messages":[{"role":"user","content":null}]})").find("message 1 is not"),
+              std::string::npos);
+    EXPECT_NE(error_of(R"({"prompt":"q","completion":" "})").find("an answer is empty"), std::string::npos);
+    EXPECT_NE(error_of(R"({"text":"q"})").find("x: line 1 has neither messages nor"), std::string::npos);
+}
+
+// Tokens are those of the whole text, and one that an answer begins with belongs to it.
+TEST(ChatExamples, Tokens) {
+    Tokenizer tokenizer = bytes_with(builtin_chat_template());
+    const ChatTemplate chat(tokenizer);
+    const json messages =
+        json::array({said("user", "q"), said("assistant", "a1"), said("user", "r"), said("assistant", "b")});
+    const EncodedExample e = encode_example(messages, chat, tokenizer);
+    const uint16_t end = uint16_t(tokenizer.end_of_text);
+    std::string text, counted;
+    for (size_t i = 0; i < e.tokens.size(); i++) {
+        text += e.tokens[i] == end ? "$" : tokenizer.decode(e.tokens[i]);
+        counted += e.targets[i] ? text.back() : '.';
+    }
+    EXPECT_EQ(text, "### Question\nq\n\n### Answer\na1$### Question\nr\n\n### Answer\nb");
+    EXPECT_EQ(counted, std::string(27, '.') + "a1$" + std::string(27, '.') + "b");
+    EXPECT_EQ(e.bytes, 5u);
+    EXPECT_EQ(e.question, 27u);
+}
+
+static EncodedExample example(size_t tokens, uint16_t token, size_t answer) {
+    EncodedExample e = {std::vector<uint16_t>(tokens, token), std::vector<bool>(tokens, false),
+                        tokens - answer};
+    std::fill(e.targets.end() - long(answer), e.targets.end(), true);
+    return e;
+}
+
+TEST(ExamplePacker, CutsNothingThatFits) {
+    std::string tokens, targets;
+    ExamplePacker packer = {8, 0};
+    packer.take = [&](std::span<const uint16_t> more, const std::vector<bool>& count) {
+        ASSERT_EQ(more.size(), count.size());
+        for (size_t i = 0; i < more.size(); i++) {
+            tokens += char('0' + more[i]);
+            targets += count[i] ? '1' : '.';
+        }
+    };
+    packer.add(example(3, 1, 1));  // and end-of-text: half of a sequence
+    packer.add(example(3, 2, 2));  // the other half, exactly
+    packer.add(example(5, 3, 1));  // leaves two
+    packer.add(example(7, 4, 7));  // a whole one
+    packer.add(example(9, 5, 1));  // too long for one
+    packer.finish();
+    EXPECT_EQ(tokens,
+              "01110222"
+              "03333300"
+              "04444444"
+              "05555555"
+              "55000000"
+              "0");
+    EXPECT_EQ(targets,
+              "...11.11"
+              "1....11."
+              ".1111111"
+              "1......."
+              ".11....."
+              ".");
+    EXPECT_EQ(packer.cut, 1u);
+    EXPECT_EQ(packer.examples, 5u);
+}
+
+// Questions that repeat are on one side, and the share is exact to a block.
+TEST(ExampleDraw, DividesQuestions) {
+    ExampleDraw draw = {.fraction = 0.1};
+    std::vector<bool> first, again;
+    for (std::vector<bool>* sides : {&first, &again})
+        for (uint16_t i = 0; i < 200; i++) {
+            EncodedExample e = example(4, i, 1);
+            e.tokens[3] = sides == &first;  // another answer
+            sides->push_back(draw.validates(e));
+        }
+    EXPECT_EQ(first, again);
+    for (int i = 0; i < 200; i += 10)
+        EXPECT_EQ(std::count(first.begin() + i, first.begin() + i + 10, true), 1);
+}
