@@ -11,6 +11,9 @@
 #include <memory>
 #include <optional>
 
+#include "llmc/base/ceil_div.h"
+#include "llmc/base/ignored_target.h"
+#include "llmc/data/example_packer.h"
 #include "llmc/data/preparation.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/data/token_file.h"
@@ -33,7 +36,8 @@ struct EvalOptions {
 // Sums over the predicted tokens.
 struct Score {
     double nats = 0;
-    uint64_t tokens = 0, bytes = 0;  // bytes of text, without end-of-text tokens
+    uint64_t tokens = 0, bytes = 0;   // bytes of text, without end-of-text tokens
+    uint64_t answers = 0, exact = 0;  // of questions and answers; exact: each token is the likeliest one
 };
 
 // Reads the shards as sequences of T tokens, B at a time.
@@ -58,6 +62,8 @@ struct Sequences {
             check_tokens(shards[shard], at, tokens, vocab_size);
             std::copy_n(tokens.begin(), counts[row], inputs.begin() + size_t(row) * T);
             std::copy_n(tokens.begin() + 1, counts[row], targets.begin() + size_t(row) * T);
+            ignore_targets(shards[shard], at + 1,
+                           std::span(targets).subspan(size_t(row) * T, size_t(counts[row])));
             at += counts[row];
         }
         return true;
@@ -72,9 +78,18 @@ struct TextSequences {
     std::vector<uint16_t> tokens = {};
     size_t at = 0;  // first token of the next sequence
     uint64_t skipped_lines = 0;
+    std::optional<ExamplePacker> packer = {};  // of questions and answers
+    std::vector<bool> counts = {};             // of their tokens: whether it is an answer's
+    bool has_ended = false;                    // likewise
+
+    void ignore(std::span<int> targets, size_t first) const {
+        for (size_t i = 0; packer && i < targets.size(); i++)
+            if (!counts[first + i]) targets[i] = ignored_target;
+    }
 
     // Reads until `wanted` tokens follow, or the text ends.
     void read(size_t wanted) {
+        if (reader->options.is_chat) return read_examples(wanted);
         for (TextBlock block; tokens.size() - at < wanted && reader->next(block); block = {}) {
             const EncodedBlock encoded = encode_block(block, reader->options, *tokenizer);
             skipped_lines += encoded.skipped_lines;
@@ -87,19 +102,82 @@ struct TextSequences {
             tokens.insert(tokens.end(), encoded.tokens.begin() + repeats_end, encoded.tokens.end());
         }
     }
-    bool next(std::vector<int>& inputs, std::vector<int>& targets, std::vector<int>& counts) {
+    // Each example has a sequence of its own, as a question that is asked.
+    void read_examples(size_t wanted) {
+        if (!packer) packer = ExamplePacker{uint64_t(T), uint16_t(tokenizer->end_of_text)};
+        packer->take = [this](std::span<const uint16_t> more, const std::vector<bool>& targets) {
+            tokens.insert(tokens.end(), more.begin(), more.end());
+            counts.insert(counts.end(), targets.begin(), targets.end());
+        };
+        for (TextBlock block; tokens.size() - at < wanted && !has_ended; block = {}) {
+            tokens.erase(tokens.begin(), tokens.begin() + std::ptrdiff_t(at));
+            counts.erase(counts.begin(), counts.begin() + std::ptrdiff_t(at));
+            at = 0;
+            has_ended = !reader->next(block);
+            if (has_ended) return packer->finish();
+            const EncodedBlock encoded = encode_block(block, reader->options, *tokenizer);
+            skipped_lines += encoded.skipped_lines;
+            for (const EncodedExample& example : encoded.examples) {
+                packer->add(example);
+                packer->end_sequence();
+            }
+        }
+    }
+    bool next(std::vector<int>& inputs, std::vector<int>& targets, std::vector<int>& lengths) {
         std::fill(inputs.begin(), inputs.end(), 0);
         std::fill(targets.begin(), targets.end(), 0);
         for (int row = 0; row < B; row++) {
             read(size_t(T) + 1);
             const size_t left = tokens.size() - std::min(tokens.size(), at + 1);
-            counts[row] = int(std::min<size_t>(T, left));
+            lengths[row] = int(std::min<size_t>(T, left));
             const auto first = tokens.begin() + std::ptrdiff_t(at);
-            std::copy_n(first, counts[row], inputs.begin() + size_t(row) * T);
-            if (counts[row]) std::copy_n(first + 1, counts[row], targets.begin() + size_t(row) * T);
-            at += counts[row];
+            std::copy_n(first, lengths[row], inputs.begin() + size_t(row) * T);
+            if (lengths[row]) std::copy_n(first + 1, lengths[row], targets.begin() + size_t(row) * T);
+            ignore(std::span(targets).subspan(size_t(row) * T, size_t(lengths[row])), at + 1);
+            at += lengths[row];
         }
-        return counts[0] > 0;
+        return lengths[0] > 0;
+    }
+};
+
+// Counts the answers of a batch, and the exact ones, where some targets are ignored. An answer is what counts
+// between two tokens that do not, of one sequence.
+struct Answers {
+    int T;
+    bool has_ignored = false;
+    std::vector<int> targets = {}, lengths = {};  // (B,T), (B)
+    std::vector<bool> right = {};                 // (B,T): whether the target is the likeliest token
+
+    void begin(const std::vector<int>& of_batch, const std::vector<int>& of_rows) {
+        has_ignored = std::ranges::count(of_batch, ignored_target) > 0;
+        targets = of_batch;
+        lengths = of_rows;
+        right.assign(targets.size(), false);
+    }
+    // Sees rows whose logits are computed.
+    template <class Real>
+    void look(GPT2<Real>& g, int first, int num_rows) {
+        std::vector<float> logits(size_t(g.config.vocab_size));
+        for (int row = 0; has_ignored && row < num_rows; row++) {
+            const int target = targets[size_t(first + row)];
+            if (target == ignored_target) continue;
+            g.memory.download_floats(logits.data(), g.acts.logits + size_t(row) * g.config.padded_vocab_size,
+                                     logits.size());
+            right[size_t(first + row)] = std::ranges::max_element(logits) - logits.begin() == target;
+        }
+    }
+    void count(Score& score) {
+        for (size_t row = 0; has_ignored && row < lengths.size(); row++) {
+            bool is_exact = true;
+            const size_t first = row * size_t(T), end = first + size_t(lengths[row]);
+            for (size_t i = first; i < end; i++) {
+                if (targets[i] == ignored_target) continue;
+                is_exact = is_exact && right[i];
+                if (i + 1 < end && targets[i + 1] != ignored_target) continue;
+                score.answers++;
+                score.exact += std::exchange(is_exact, true);
+            }
+        }
     }
 };
 
@@ -108,14 +186,20 @@ static Score score(GPT2<Real>& g, Source& sequences, int max_batches,
                    const std::optional<Tokenizer>& tokenizer) {
     Score score;
     int batch = 0;
-    const auto next = [&](std::vector<int>& inputs, std::vector<int>& targets, std::vector<int>& counts) {
-        return batch++ != max_batches && sequences.next(inputs, targets, counts);
+    Answers answers = {.T = g.acts.T};
+    const auto next = [&](std::vector<int>& inputs, std::vector<int>& targets, std::vector<int>& lengths) {
+        answers.count(score);
+        if (batch++ == max_batches || !sequences.next(inputs, targets, lengths)) return false;
+        answers.begin(targets, lengths);
+        return true;
     };
-    for_each_loss(g, g.acts.B, g.acts.T, next, [&](int target, float loss) {
+    const auto add = [&](int target, float loss) {
         score.nats += loss;
         score.tokens++;
         if (tokenizer && target != tokenizer->end_of_text) score.bytes += tokenizer->decode(target).size();
-    });
+    };
+    for_each_loss(g, g.acts.B, g.acts.T, next, add,
+                  [&](int first, int num_rows) { answers.look(g, first, num_rows); });
     return score;
 }
 
@@ -133,6 +217,9 @@ static void print_score(const Score& score) {
         printf("%f bits per byte\n", score.nats / std::log(2) / double(score.bytes));
     else
         printf("bits per byte: unknown without the tokenizer (--tokenizer)\n");
+    if (score.answers)
+        printf("exact answers: %llu/%llu = %f\n", (unsigned long long)score.exact,
+               (unsigned long long)score.answers, double(score.exact) / double(score.answers));
 }
 
 // The shards to evaluate on. Error if another tokenizer made them. A model that says nothing about its
@@ -161,10 +248,30 @@ static TextSequences open_texts(const EvalOptions& options, TrainedModel& model)
     note_left_out(found);
     TextSequences sequences = {std::make_unique<TextReader>(found.files, text), &*model.tokenizer,
                                options.batch, options.sequence};
+    take_template(text, *model.tokenizer);
     sequences.reader->tokenizer = &*model.tokenizer;
     sequences.read(2);
     if (sequences.tokens.size() < 2) fail("--text %s has no text", options.text[0].c_str());
     return sequences;
+}
+
+// The tokens of a sequence if -t does not say it: for questions and answers alone, enough for the longest of
+// the first ones.
+static int usual_sequence(const EvalOptions& options, TrainedModel& model) {
+    PreparationOptions text = {options.of_text};
+    text.files = options.text;
+    if (options.text.empty() || !options.data.empty() || !options.hellaswag.empty() || !model.tokenizer)
+        return model.positions();
+    const FoundText found = find_text(text);
+    if (!text.is_chat) return model.positions();
+    TextReader reader(found.files, text);
+    TextBlock block;
+    reader.next(block);
+    take_template(text, *model.tokenizer);
+    size_t longest = 0;
+    for (const EncodedExample& example : encode_block(block, text, *model.tokenizer).examples)
+        longest = std::max(longest, example.tokens.size() + 1);
+    return std::min(model.positions(), int(ceil_div(longest, 64) * 64));
 }
 
 template <class Real>
@@ -219,7 +326,7 @@ int main(int argc, char** argv) {
             fail("nothing to evaluate on: give token shards with -i, --text FILE, or --hellaswag FILE");
         TrainedModel model = open_model(options.model);
         const ModelConfig& config = model.config;
-        if (options.sequence == 0) options.sequence = model.positions();
+        if (options.sequence == 0) options.sequence = usual_sequence(options, model);
         if (options.sequence > config.max_seq_len)
             fail("-t %d is more than the model's max_seq_len %d", options.sequence, config.max_seq_len);
         if (options.sequence > model.positions())

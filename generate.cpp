@@ -5,12 +5,14 @@
 //     echo "To be" | generate -e model.bin -
 //     generate -e model.bin --prompts questions.txt --samples 4 --stop '.'
 //     generate -e model.bin -i
+//     generate -e runs/qa --question "Who?"; generate -e runs/qa --chat
 //
 // Standard output gets only the texts; device and speed go to standard error. The same seed gives the same
 // text on the same device.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 
 #include "llmc/base/clock.h"
 #include "llmc/base/file.h"
@@ -23,8 +25,11 @@
 #include "llmc/options/start_program.h"
 #include "llmc/run/line_editor.h"
 #include "llmc/run/trained_model.h"
+#include "llmc/text/chat_template.h"
+#include "llmc/text/jinja.h"
 #include "llmc/text/text_file.h"
 #include "llmc/text/text_stream.h"
+#include "llmc/text/tokenizer_roles.h"
 
 struct GenerateOptions {
     ModelOptions model;
@@ -35,6 +40,9 @@ struct GenerateOptions {
     float repetition_penalty = 1;
     uint64_t seed = 42;
     bool no_echo = false, ignore_end = false, interactive = false;
+    std::string question, system;  // with the model's chat template
+    bool chat = false;
+    bool asks() const { return chat || !question.empty(); }
 };
 
 // A newline at the end comes from an editor or echo and is not part of the prompt.
@@ -55,8 +63,11 @@ static std::vector<std::string> read_lines(const std::string& path) {
 
 static std::vector<std::string> read_prompts(const GenerateOptions& options) {
     const int given = !options.prompt.empty() + !options.prompt_file.empty() + !options.prompts_file.empty();
-    if (given + options.interactive > 1)
-        fail("a prompt, --file, --prompts and -i each say what to continue: give one of them");
+    if (given + options.interactive + options.chat + !options.question.empty() > 1)
+        fail(
+            "a prompt, --file, --prompts, -i, --chat and --question each say what to continue: give one of "
+            "them");
+    if (!options.system.empty() && !options.asks()) fail("--system is for --chat and --question");
     if (!options.prompts_file.empty()) return read_lines(options.prompts_file);
     if (!options.prompt_file.empty()) return {without_line_end(read_text_file(options.prompt_file))};
     if (options.prompt != "-") return {options.prompt};
@@ -66,7 +77,8 @@ static std::vector<std::string> read_prompts(const GenerateOptions& options) {
 // The prompt's tokens after an end-of-text token, which starts every document in the training data.
 static std::vector<int> prompt_tokens(Tokenizer& tokenizer, const std::string& prompt) {
     std::vector<uint16_t> encoded = {uint16_t(tokenizer.end_of_text)};
-    tokenizer.encode(prompt, encoded, AddedTokens::all);
+    const std::string end = tokenizer.decode(tokenizer.end_of_text);  // a template may begin with it
+    tokenizer.encode(prompt.starts_with(end) ? prompt.substr(end.size()) : prompt, encoded, AddedTokens::all);
     return std::vector<int>(encoded.begin(), encoded.end());
 }
 
@@ -77,6 +89,7 @@ static void interrupt(int) { interrupted = 1; }
 struct Text {
     StopTexts stop;
     std::string shown = "";  // what has been decoded and not been printed
+    std::string whole = "";
     bool ended = false;
     int count = 0;  // generated tokens
 };
@@ -94,7 +107,8 @@ struct Generator {
           context(g.config.max_seq_len),
           generator(g, context, with.samples, {with.sampler, with.repetition_penalty, t.vocab_size()}) {}
 
-    void continue_prompt(const std::string& prompt, const std::string& title);
+    // Returns the first text.
+    std::string continue_prompt(const std::string& prompt, const std::string& title);
 
    private:
     std::vector<uint64_t> first_random_states() const;
@@ -121,7 +135,10 @@ void Generator<Real>::add_token(Text& text, int token) const {
     text.ended = is_end && !options.ignore_end;
     if (text.ended) return;
     text.count++;
-    text.shown += text.stop.add(is_end ? "\n\n" : tokenizer.decode(token));
+    std::string more = text.stop.add(is_end ? "\n\n" : tokenizer.decode(token));
+    if (options.asks() && text.whole.empty()) more.erase(0, more.find_first_not_of(' '));
+    text.whole += more;
+    text.shown += more;
     text.ended = text.stop.found;
 }
 
@@ -139,7 +156,11 @@ void Generator<Real>::generate(std::vector<Text>& texts, TextStream& out) {
         if (texts.size() == 1) out.write(std::exchange(texts[0].shown, ""));
         if (all_ended || interrupted) break;
     }
-    for (Text& text : texts) text.shown += text.stop.finish();
+    for (Text& text : texts) {
+        const std::string rest = text.stop.finish();
+        text.shown += rest;
+        text.whole += rest;
+    }
 }
 
 template <class Real>
@@ -149,12 +170,12 @@ void Generator<Real>::print_start(TextStream& out, const std::string& title, int
     if (options.samples > 1)
         line += format_string("%ssample %d of %d", title.empty() ? "" : ", ", sample + 1, options.samples);
     if (!line.empty()) out.write("--- " + line + " ---\n");
-    if (!options.no_echo && !options.interactive) out.write(prompt);
+    if (!options.no_echo && !options.interactive && !options.asks()) out.write(prompt);
 }
 
 // Prints the prompt's continuations. A title is given if there are several prompts.
 template <class Real>
-void Generator<Real>::continue_prompt(const std::string& prompt, const std::string& title) {
+std::string Generator<Real>::continue_prompt(const std::string& prompt, const std::string& title) {
     const std::vector<int> tokens = prompt_tokens(tokenizer, prompt);
     if (int(tokens.size()) > context)
         fprintf(stderr,
@@ -179,9 +200,20 @@ void Generator<Real>::continue_prompt(const std::string& prompt, const std::stri
         out.write("\n");
         count += texts[i].count;
     }
-    if (!options.interactive)
+    if (!options.interactive && !options.chat)
         fprintf(stderr, "%zu tokens read in %.2f s, %d written in %.2f s: %.1f tokens/s\n", tokens.size(),
                 reading, count, writing, count / std::max(writing, 1e-9));
+    return texts[0].whole;
+}
+
+static void read_lines_typed(const std::function<void(const std::string& line)>& take) {
+    while (const std::optional<std::string> line = read_typed_line("> ")) {
+        if (line->empty()) continue;
+        interrupted = 0;
+        std::signal(SIGINT, interrupt);
+        take(*line);
+        std::signal(SIGINT, SIG_DFL);
+    }
 }
 
 // Continues each line that is typed. Control-C ends a continuation, and at the prompt the program.
@@ -189,13 +221,26 @@ template <class Real>
 static void converse(Generator<Real>& generator) {
     fprintf(stderr, "each line is a prompt; Control-C ends its continuation, %s the program\n",
             end_of_input_key);
-    while (const std::optional<std::string> line = read_typed_line("> ")) {
-        if (line->empty()) continue;
-        interrupted = 0;
-        std::signal(SIGINT, interrupt);
-        generator.continue_prompt(*line, "");
-        std::signal(SIGINT, SIG_DFL);
-    }
+    read_lines_typed([&](const std::string& line) { generator.continue_prompt(line, ""); });
+}
+
+// Answers each question that is typed, which follows the ones before it.
+template <class Real>
+static void answer_questions(Generator<Real>& generator, const GenerateOptions& options,
+                             const Tokenizer& tokenizer) {
+    const ChatTemplate chat(tokenizer);
+    nlohmann::json messages = nlohmann::json::array();
+    const auto say = [&](const char* role, const std::string& text) {
+        messages.push_back({{"role", role}, {"content", text}});
+    };
+    const auto ask = [&](const std::string& question) {
+        say("user", question);
+        say("assistant", trimmed(generator.continue_prompt(chat.prompt(messages), "")));
+    };
+    if (!options.system.empty()) say("system", options.system);
+    if (!options.chat) return ask(options.question);
+    fprintf(stderr, "each line is a question; Control-C ends its answer, %s the program\n", end_of_input_key);
+    read_lines_typed([&](const std::string& line) { ask(line); });
 }
 
 template <class Real>
@@ -207,6 +252,7 @@ static void generate(const GenerateOptions& options, TrainedModel& model,
         counted.memory.count("samples", generator.memory_bytes());
     });
     Generator<Real> generator(options, *model.tokenizer, *g);
+    if (options.asks()) return answer_questions(generator, options, *model.tokenizer);
     if (options.interactive) return converse(generator);
     for (size_t i = 0; i < prompts.size(); i++)
         generator.continue_prompt(
@@ -222,6 +268,9 @@ static void add_options(CommandLine& line, GenerateOptions& o) {
     line.add("--prompts", o.prompts_file, "continue each line of this file that is not empty")
         .is(PathKind::file);
     line.add("-i,--interactive", o.interactive, "continue each line that is typed");
+    line.add("--question", o.question, "answer this, of a model that learnt questions and answers");
+    line.add("--chat", o.chat, "answer each question that is typed, which follows the ones before it");
+    line.add("--system", o.system, "a system message before the questions");
     line.add("--samples num-samples num-return-sequences", o.samples,
              "texts for each prompt, generated side by side; the seeds count up")
         .between(1, 1024);
@@ -251,6 +300,15 @@ int main(int argc, char** argv) {
                 "no tokenizer of %d tokens for %s: name one with --tokenizer (prepare_data "
                 "--make-tokenizer makes gpt2_tokenizer.bin)",
                 model.config.vocab_size, options.model.model.c_str());
+        if (options.asks() && chat_template_of(model.tokenizer->roles).empty())
+            fail(
+                "%s has learnt no questions and answers: it has no chat template; train_gpt2 -e %s --text "
+                "chat.jsonl teaches it some",
+                options.model.model.c_str(), options.model.model.c_str());
+        if (options.asks() && options.samples > 1) fail("--samples is not for questions");
+        if (options.asks())
+            if (const std::string stop = ChatTemplate(*model.tokenizer).stop(); !stop.empty())
+                options.stops.push_back(stop);
         if (std::count(options.stops.begin(), options.stops.end(), "") > 0) fail("--stop is empty");
         const std::vector<std::string> prompts = read_prompts(options);
         with_precision(options.model.precision,

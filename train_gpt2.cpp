@@ -37,6 +37,7 @@
 #include "llmc/run/text_tokens.h"
 #include "llmc/run/train_loop.h"
 #include "llmc/text/bpe_trainer.h"
+#include "llmc/text/tokenizer_roles.h"
 
 static void print_devices() {
     std::vector<DeviceInfo> devices;
@@ -139,15 +140,16 @@ static void load(const Options& o, const RunInputs& inputs, GPT2<Real>& g, Optim
 }
 
 // What a run on a text shows at its end, also after a signal.
-static void show_text_run(const Options& o, bool stopped) {
+static void show_text_run(const Options& o, bool answers, bool stopped) {
     try {
         plot_runs({o.output});
     } catch (const Error& error) {
         print_line(stdout, "note: there is no plot: %s", error.what());
     }
     if (!stopped && o.saves())
-        print_line(stdout, "%s -e %s \"Once\" continues a text with the %s model",
-                   command_of("generate").c_str(), shell_word(o.output).c_str(),
+        print_line(stdout, "%s -e %s %s with the %s model", command_of("generate").c_str(),
+                   shell_word(o.output).c_str(),
+                   answers ? "--chat answers questions" : "\"Once\" continues a text",
                    o.saves_best() ? "best" : "last");
 }
 
@@ -194,7 +196,8 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
         print_profile(*g.pad);
     else if (o.profile)
         printf("no profile: --profile measures a GPU's kernels, and this run used the CPU\n");
-    if (job.rank == 0 && !o.text.empty()) show_text_run(o, run.stopping);
+    const bool answers = inputs.tokenizer && !chat_template_of(inputs.tokenizer->roles).empty();
+    if (job.rank == 0 && !o.text.empty()) show_text_run(o, answers, run.stopping);
     if (!run.stopping) return 0;
     print_line(stdout, "stopped by %s; %s", signal_name(run.stopping),
                o.saves() ? format_string("%s -o %s -y 1 resumes from here", command_of("train_gpt2").c_str(),
@@ -383,6 +386,7 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
         take_tokenizer(planned, recipe);
         tokens = plan_tokens(planned, bytes);
         planned = chosen_for(tokens, recipe, planned);
+        o.of_text.pack_tokens = planned.sequence;
     });
     if (o.plans_only()) {
         const bool is_free = !finetunes(o) && !o.is_given(o.max_steps) && !o.is_given(o.epochs);

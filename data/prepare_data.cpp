@@ -89,6 +89,8 @@ static void add_options(CommandLine& line, Options& options) {
     line.add("--special-token", options.bpe.special_tokens,
              "bpe: a text that is one token; may be repeated. <|endoftext|> is the first if not named");
     add_text_options(line, options);
+    line.add("-t,--sequence-length", options.pack_tokens, "tokens of the sequences for questions and answers")
+        .between(2, 1 << 20);
     line.add("--val-tokens", options.val_tokens, "number of tokens, from the start, for validation");
     line.add("--val-fraction val-split", options.val_fraction,
              "instead: fraction of the documents, drawn from all of the text, for validation")

@@ -1,5 +1,5 @@
-// JSONL with documents or HellaSwag's examples, and plain or compressed text, which the tokens must
-// reproduce.
+// JSONL with documents, questions and answers or HellaSwag's examples, and plain or compressed text, which
+// the tokens must reproduce.
 #include "fuzz/fuzz.h"
 #include "llmc/base/utf8.h"
 #include "llmc/data/hellaswag.h"
@@ -11,6 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view all = text_of(data, size);
     const InputFile file(all);
     for (const TextOptions& options : {TextOptions{.field = {"text"}},
+                                       {.is_chat = true},
                                        {.split = DocumentSplit::blank_line, .field = {"text"}},
                                        {.split = DocumentSplit::blank_line}})
         expect_no_crash([&] {
@@ -34,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             }
             const size_t expected = find_not_utf8(text);
             require(
-                !options.field.empty() ||
+                options.is_jsonl() ||
                 (back == text && not_utf8 == (expected == text.npos ? text.npos : first_byte + expected)));
         });
     expect_no_crash([&] {

@@ -16,6 +16,7 @@
 #include "llmc/data/token_file.h"
 #include "llmc/files/hugging_face.h"
 #include "llmc/options/option_files.h"
+#include "llmc/text/chat_template.h"
 #include "llmc/text/corpus.h"
 #include "llmc/text/tokenizer.h"
 
@@ -116,6 +117,16 @@ static void make_data() {
     write_whole_file(seed("jsonl_fuzz", "hellaswag"),
                      {R"({"ctx": "A man", "label": 1, "endings": ["a", "b", "c", "d"]})"});
     const std::string plain = "one two\n\nthree \xe2\x82\xac";
+    write_whole_file(
+        seed("jsonl_fuzz", "chat"),
+        {"{\"prompt\":\"q\",\"completion\":\"a\"}\n{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},"
+         "{\"role\":\"assistant\",\"content\":\"a\"}]}\n{\"instruction\":\"q\",\"input\":\"i\",\"output\":"
+         "\"a\"}"});
+    write_whole_file(
+        seed("jinja_fuzz", "template"),
+        {"{%- if x is defined %}a{% else %}{% for m in messages[1:] %}{{ loop.index0 % 2 ~ m['role'] + "
+         "m.content | trim if not loop.last else 'b' }}{% endfor %}{% endif %}{# c #}"});
+    write_whole_file(seed("jinja_fuzz", "builtin"), {builtin_chat_template()});
     write_whole_file(seed("jsonl_fuzz", "text"), {plain});
     write_whole_file(seed("jsonl_fuzz", "text.gz"), {gzip_of(plain)});
     write_whole_file(seed("jsonl_fuzz", "text.zst"), {zstd_of(plain)});

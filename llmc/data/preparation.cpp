@@ -20,6 +20,7 @@
 #include "llmc/base/os.h"
 #include "llmc/base/output.h"
 #include "llmc/base/utf8.h"
+#include "llmc/data/example_packer.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/data/token_file.h"
 #include "llmc/data/validation_draw.h"
@@ -41,20 +42,31 @@ struct StagedShards {
     ~StagedShards() {
         for (; renamed < shards.size(); renamed++) try {
                 remove_file(temporary[renamed]);
+                remove_file(mask_of(temporary[renamed]));
             } catch (const Error&) {
                 // the error that led here is the one to report
             }
+    }
+    static void move(const std::string& file, const std::string& path) {
+        const std::string mask = mask_of(file), to = mask_of(path);
+        if (file_exists(mask))
+            rename_file(mask, to);
+        else if (file_exists(to))
+            remove_file(to);
+        rename_file(file, path);
     }
     void finish(TokenShardWriter& shard, const std::string& path) {
         temporary.push_back(shard.file.path);
         shards.push_back({path, shard.tokens, ""});  // from now on it is removed after an error
         shard.finish();
-        shards.back().checksum = open_token_shard(shard.file.path).checksum;
+        const TokenShard opened = open_token_shard(shard.file.path);
+        shards.back().checksum = opened.checksum;
+        shards.back().mask = opened.mask;
     }
     void rename_all() {
         for (; renamed < shards.size(); renamed++) {
             const TokenShard& shard = shards[renamed];
-            rename_file(temporary[renamed], shard.path);
+            move(temporary[renamed], shard.path);
             print_line(stdout, "%s: %llu tokens", shard.path.c_str(), (unsigned long long)shard.tokens);
         }
     }
@@ -76,13 +88,15 @@ struct ShardWriter {
         written++;
         shard = nullptr;
     }
-    void add(std::span<const uint16_t> tokens) {
+    void add(std::span<const uint16_t> tokens, std::vector<bool> targets = {}) {
         total += tokens.size();
         while (!tokens.empty()) {
             if (shard && shard->tokens == limit) finish_shard(numbered());
             if (!shard) shard = std::make_unique<TokenShardWriter>(numbered() + std::string(staged_suffix));
             const size_t some = std::min(tokens.size(), size_t(limit - shard->tokens));
-            shard->add(tokens.data(), some);
+            const auto end = targets.begin() + long(targets.empty() ? 0 : some);
+            shard->add(tokens.data(), some, {targets.begin(), end});
+            targets.erase(targets.begin(), end);
             tokens = tokens.subspan(some);
         }
     }
@@ -100,6 +114,8 @@ struct Preparation {
     uint64_t val_tokens;
     ShardWriter val, train;
     std::optional<ValidationDraw> draw = {};
+    std::optional<ExamplePacker> val_examples = {}, train_examples = {};  // of questions and answers
+    ExampleDraw example_draw = {};
     int last_token = -1;
     uint64_t bytes = 0, skipped_lines = 0, unused_marks = 0;
     std::string first_skipped = "";
@@ -115,7 +131,13 @@ struct Preparation {
         val.add(tokens.first(for_val));
         train.add(tokens.subspan(for_val));
     }
+    void add_example(const EncodedExample& example) {
+        const bool validates =
+            example_draw.fraction > 0 ? example_draw.validates(example) : val.total < val_tokens;
+        (validates ? val_examples : train_examples)->add(example);
+    }
     void add_block(const EncodedBlock& block) {
+        for (const EncodedExample& example : block.examples) add_example(example);
         const uint16_t end = uint16_t(end_of_text);
         if (block.begins_document && last_token != end) add_tokens({&end, 1});
         add_tokens(block.tokens);
@@ -246,11 +268,13 @@ static std::string trained_file(const std::string& prefix, const char* type) {
 
 static Tokenizer find_tokenizer(const PreparationOptions& options, const std::vector<std::string>& files) {
     const std::optional<BpeOptions> asked = parse_bpe(options.tokenizer);
-    if (options.trained) return options.trained->copy();
-    if (!asked) return open_tokenizer(options.tokenizer);
     BpeOptions bpe = options.bpe;
-    bpe.vocab_size = asked->vocab_size;
-    return train_tokenizer(files, options, bpe);
+    if (asked) bpe.vocab_size = asked->vocab_size;
+    Tokenizer tokenizer = options.trained ? options.trained->copy()
+                          : asked         ? train_tokenizer(files, options, bpe)
+                                          : open_tokenizer(options.tokenizer);
+    take_template(options, tokenizer);
+    return tokenizer;
 }
 
 // The tokenizer as other programs read it.
@@ -269,7 +293,7 @@ static void write_trained(Tokenizer& tokenizer, const std::string& prefix) {
 // The shards of this name in the folder, also temporary ones that a killed run left.
 static std::vector<std::string> earlier_shards(const PreparationOptions& options) {
     static const std::regex after_name(
-        "(_train|_val)(_[0-9]{6,})?\\.bin(\\.vulkan-gpt2\\.new)?(\\.vulkan-gpt2\\.tmp)?");
+        "(_train|_val)(_[0-9]{6,})?\\.(bin|mask)(\\.vulkan-gpt2\\.new)?(\\.vulkan-gpt2\\.tmp)?");
     std::vector<std::string> paths;
     const auto path_of = [&](const std::string& file) {
         return (fs::path(options.out) / file).generic_string();
@@ -289,18 +313,22 @@ static std::vector<std::string> earlier_shards(const PreparationOptions& options
 static void remove_earlier_shards(const PreparationOptions& options, const StagedShards& fresh) {
     for (const std::string& path : earlier_shards(options)) {
         const auto is_fresh = [&](const TokenShard& shard) {
-            return fold_case(shard.path) == fold_case(path) && is_same_file(shard.path, path);
+            const std::string mask = mask_of(shard.path);
+            return (fold_case(shard.path) == fold_case(path) && is_same_file(shard.path, path)) ||
+                   (shard.mask && fold_case(mask) == fold_case(path) && is_same_file(mask, path));
         };
         if (std::none_of(fresh.shards.begin(), fresh.shards.end(), is_fresh)) remove_file(path);
     }
 }
+
+static bool is_shard_or_mask(const std::string& path) { return is_token_shard(path) || is_mask(path); }
 
 // Error if a file that this run will replace or delete is somebody else's, or an input.
 static void check_outputs(const PreparationOptions& options, std::vector<std::string> inputs) {
     const std::string prefix = (fs::path(options.out) / options.name).generic_string();
     inputs.insert(inputs.end(), options.files_from.begin(), options.files_from.end());
     for (const std::string& path : earlier_shards(options))
-        check_output(path, inputs, is_token_shard, Target::file);
+        check_output(path, inputs, is_shard_or_mask, Target::file);
     check_output(prefix + ".json", inputs, is_sidecar, Target::file);
     const bool is_again = file_exists(prefix + ".json");
     const auto is_copy = [&](const std::string& path) { return is_again || is_tokenizer_file(path); };
@@ -323,8 +351,6 @@ static void check_options(const PreparationOptions& options) {
              (unsigned long long)max_shard_tokens);
     if (options.val_tokens > 0 && options.val_fraction > 0)
         fail("--val-tokens and --val-fraction are both given: leave one out");
-    if (options.skip_bad_lines && options.field.empty())
-        fail("--skip-bad-lines is for JSONL: name the field that holds the text, as in --field text");
     const bool trains = parse_bpe(options.tokenizer).has_value();
     if (!trains && options.bpe != BpeOptions())
         fail(
@@ -342,7 +368,7 @@ static void refuse_jsonl(const std::string& file) {
         fail("%s: name the field of the JSON objects that holds the text, as in --field text", file.c_str());
 }
 
-FoundText find_text(const PreparationOptions& options) {
+FoundText find_text(PreparationOptions& options) {
     std::vector<std::string> paths = options.files;
     std::vector<std::string> inputs = options.files_from;
     for (const std::string& list : options.files_from) {
@@ -359,7 +385,8 @@ FoundText find_text(const PreparationOptions& options) {
     });
     found.of_folders = {found.files.begin(), found.files.end()};
     for (const std::string& path : paths) found.of_folders.erase(path);
-    if (options.field.empty() && !options.as_text)
+    find_examples(options, found.files);
+    if (!options.is_jsonl() && !options.as_text)
         for (const std::string& file : found.files) refuse_jsonl(file);
     return found;
 }
@@ -420,9 +447,61 @@ static DrawOptions draw_options(const PreparationOptions& options, const TextRea
     return draw;
 }
 
-void prepare_tokens(const PreparationOptions& options) {
+// Questions and answers have one shard each for validation and training, since a sequence spans no two.
+static void pack_examples(Preparation& work, const PreparationOptions& options) {
+    const auto packer = [&](ShardWriter& writer) {
+        writer.limit = max_shard_tokens;
+        return ExamplePacker{uint64_t(options.pack_tokens), uint16_t(work.end_of_text),
+                             [&](std::span<const uint16_t> tokens, const std::vector<bool>& targets) {
+                                 writer.add(tokens, targets);
+                             }};
+    };
+    work.val_examples.emplace(packer(work.val));
+    work.train_examples.emplace(packer(work.train));
+    work.example_draw = {.fraction = options.val_fraction, .random = Random(options.seed)};
+}
+
+static void finish_examples(Preparation& work) {
+    for (ExamplePacker* packer : {&*work.val_examples, &*work.train_examples}) packer->finish();
+    const ExamplePacker &val = *work.val_examples, &train = *work.train_examples;
+    if (train.examples == 0 || (work.example_draw.fraction > 0 && val.examples == 0))
+        fail("the text has %llu questions, too few for training and validation: give more",
+             (unsigned long long)(val.examples + train.examples));
+    print_line(stdout, "%llu examples for training, %llu for validation, in sequences of %llu tokens",
+               (unsigned long long)train.examples, (unsigned long long)val.examples,
+               (unsigned long long)train.T);
+    if (const uint64_t cut = val.cut + train.cut)
+        print_line(stdout,
+                   "note: %llu examples have more than %llu tokens, and are cut: use longer sequences (-t)",
+                   (unsigned long long)cut, (unsigned long long)train.T);
+}
+
+void show_example(const PreparationOptions& options, const std::vector<std::string>& files) {
+    TextBlock block;
+    TextReader reader(files, options);
+    if (!reader.next(block)) return;
+    Tokenizer tokenizer = open_tokenizer(parse_bpe(options.tokenizer) ? "bytes" : options.tokenizer);
+    take_template(options, tokenizer);
+    const EncodedBlock encoded = encode_block(block, options, tokenizer);
+    if (encoded.examples.empty()) return;
+    const EncodedExample& e = encoded.examples[0];
+    std::string text = tokenizer.decode(tokenizer.end_of_text);
+    for (size_t i = 0; i < e.tokens.size(); i++) {
+        if (e.targets[i] && (i == 0 || !e.targets[i - 1])) text += "[";
+        text += tokenizer.decode(e.tokens[i]);
+        if (e.targets[i] && i + 1 < e.tokens.size() && !e.targets[i + 1]) text += "]";
+    }
+    print_line(stdout,
+               "questions and answers; the first example as the model sees it, which learns what is in "
+               "[brackets]:");
+    printf("---\n%s\n---\n", printable_lines(text + tokenizer.decode(tokenizer.end_of_text) + "]").c_str());
+}
+
+void prepare_tokens(PreparationOptions options) {
     check_options(options);
     const FoundText found = find_text(options);
+    if (options.skip_bad_lines && !options.is_jsonl())
+        fail("--skip-bad-lines is for JSONL: name the field that holds the text, as in --field text");
     note_left_out(found);
     const std::vector<std::string>& files = found.files;
     TextReader reader(files, options);
@@ -434,6 +513,7 @@ void prepare_tokens(const PreparationOptions& options) {
     StagedShards staged;
     Tokenizer of_reader = find_tokenizer(options, files);  // which cuts blocks while the others encode
     reader.tokenizer = &of_reader;
+    if (options.is_chat) show_example(options, files);
     const double start = now();
     std::vector<Tokenizer> tokenizers;
     for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(of_reader.copy());
@@ -441,12 +521,14 @@ void prepare_tokens(const PreparationOptions& options) {
                         options.val_tokens,
                         {staged, prefix + "_val", options.shard_tokens},
                         {staged, prefix + "_train", options.shard_tokens}};
-    if (options.val_fraction > 0)
+    if (options.is_chat) pack_examples(work, options);
+    if (options.val_fraction > 0 && !options.is_chat)
         work.draw.emplace(
             tokenizers[0], draw_options(options, reader, tokenizers[0]),
             [&](bool validates, auto tokens) { (validates ? work.val : work.train).add(tokens); });
     add_files(work, reader, tokenizers);
     if (work.draw) work.draw->finish();
+    if (options.is_chat) finish_examples(work);
     if (reader.left_out)
         print_line(stderr, "note: the rest of %llu file%s of folders was left out; the first: %s",
                    (unsigned long long)reader.left_out, reader.left_out == 1 ? "" : "s",

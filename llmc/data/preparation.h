@@ -28,7 +28,7 @@ struct PreparationOptions : TextOptions {
 // also written for other programs, as NAME_tokenizer.json and, if llm.c's file can hold it,
 // NAME_tokenizer.bin. The new shards replace earlier ones of the same name together, when all are complete.
 // Error if an option or a file is wrong, or if a part has no tokens; earlier shards are then unchanged.
-void prepare_tokens(const PreparationOptions& options);
+void prepare_tokens(PreparationOptions options);
 
 // The files that would be read, with those in folders and of --files-from. What is no text in folders is left
 // out. Error if a folder has no text, or if no file is given.
@@ -38,5 +38,8 @@ struct FoundText {
     uint64_t left_out = 0;
     std::string first_left_out;  // and why
 };
-FoundText find_text(const PreparationOptions& options);
+// Questions and answers are recognized: sets options.is_chat.
+FoundText find_text(PreparationOptions& options);
+// Prints the first example as the model will see it.
+void show_example(const PreparationOptions& options, const std::vector<std::string>& files);
 void note_left_out(const FoundText& found);  // prints a line if there is something

@@ -126,7 +126,9 @@ std::optional<TokenizerInfo> tokenizer_of_shards(const std::vector<std::string>&
                 fail("%s names %s, but %s names %s: a run reads the shards of one tokenizer",
                      first_path.c_str(), describe(*first).c_str(), path.c_str(), describe(*info).c_str());
             if (!first) first_path = path;
+            const std::string template_before = first ? first->chat_template : "";
             first = info;
+            if (first->chat_template.empty()) first->chat_template = template_before;
         }
     }
     return first;

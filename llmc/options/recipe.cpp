@@ -66,6 +66,8 @@ static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const La
         if (model.names_positions()) in.most_sequence = trained_positions(model, config);
     }
     if (!finetunes(o)) in.vocab_size = vocab_size_of(o);
+    if (o.of_text.is_chat)
+        in.sequence = std::min(o.of_text.pack_tokens, in.most_sequence ? in.most_sequence : 1 << 20);
     // make train on a CPU is the same everywhere: the first plot that a new user sees is README's
     const bool is_first_run =
         o.is_stories() && !(pad && pad->device().is_gpu()) && !in.channels && !o.is_given(o.minutes);

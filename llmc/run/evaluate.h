@@ -16,25 +16,27 @@
 #include "llmc/text/text_stream.h"
 #include "llmc/text/tokenizer.h"
 
-// The losses (B*T) of a batch.
+// The losses (B*T) of a batch; `inspect` as of gpt2_head().
 template <class Real>
 void batch_losses(GPT2<Real>& g, int B, int T, const std::vector<int>& inputs,
-                  const std::vector<int>& targets, std::vector<float>& losses) {
+                  const std::vector<int>& targets, std::vector<float>& losses,
+                  const std::function<void(int first_row, int num_rows)>& inspect = nullptr) {
     gpt2_set_batch(g, inputs.data(), targets.data(), B * T, false);
     gpt2_forward(g, B, T);
-    gpt2_head(g, B, T, 1, Gradients::none);
+    gpt2_head(g, B, T, 1, Gradients::none, inspect);
     losses.resize(size_t(B) * T);
     g.memory.download(losses.data(), g.acts.losses, losses.size());
 }
 
-// Calls add(target, loss) for each token that counts. next(inputs, targets, counts) fills a batch (B,T) and
-// says of each row how many of its first tokens count, or returns false.
+// Calls add(target, loss) for each token that counts and is not ignored. next(inputs, targets, counts) fills a
+// batch (B,T) and says of each row how many of its first tokens count, or returns false.
 template <class Real, class Next, class Add>
-void for_each_loss(GPT2<Real>& g, int B, int T, const Next& next, const Add& add) {
+void for_each_loss(GPT2<Real>& g, int B, int T, const Next& next, const Add& add,
+                   const std::function<void(int first_row, int num_rows)>& inspect = nullptr) {
     std::vector<int> inputs(size_t(B) * T), targets(inputs.size()), counts(B);
     std::vector<float> losses;
     while (next(inputs, targets, counts)) {
-        batch_losses(g, B, T, inputs, targets, losses);
+        batch_losses(g, B, T, inputs, targets, losses, inspect);
         for (int row = 0; row < B; row++)
             for (size_t i = size_t(row) * T; i < size_t(row) * T + counts[row]; i++)
                 if (targets[i] != ignored_target) add(targets[i], losses[i]);

@@ -19,6 +19,7 @@
 #include "llmc/options/option_files.h"
 #include "llmc/run/progress.h"
 #include "llmc/text/bpe_trainer.h"
+#include "llmc/text/tokenizer_roles.h"
 
 // All patterns of shards.
 static std::vector<std::string> data_of(const Options& o) {
@@ -330,6 +331,9 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
     if (!o.plans_only() || data || !parse_bpe(o.tokenizer))  // else it is not trained yet
         tokenizer =
             tokenizer_for(o.tokenizer, model, config.vocab_size, data ? data : model.tokenizer, data_name);
+    // plain data keeps the template of a model of questions and answers
+    if (tokenizer && model.tokenizer && chat_template_of(tokenizer->roles).empty())
+        take_chat_template(*tokenizer, *model.tokenizer);
     start.state.positions = positions_after(o, start, model, config);
     if (o.sequence > config.max_seq_len)
         fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,

@@ -21,6 +21,7 @@
 #include "llmc/text/bpe_trainer.h"
 #include "llmc/text/corpus.h"
 #include "llmc/text/text_reader.h"
+#include "llmc/text/tokenizer_roles.h"
 
 static const uint64_t least_bytes = 20000;  // of a text: less has too few different sequences
 static const uint64_t stories_bytes = 8000000, stories_val_tokens = 32768;
@@ -43,13 +44,15 @@ static TextTokens patterns_of(const Options& o) {
     return tokens;
 }
 
-// The tokenizer of --tokenizer, else of the model to finetune, else bytes.
-static std::string tokenizer_name(const Options& o) {
+// The tokenizer of --tokenizer, else of the model to finetune, whose chat template goes to own_template, else
+// bytes.
+static std::string tokenizer_name(const Options& o, std::string* own_template = nullptr) {
     if (!o.tokenizer.empty()) return o.tokenizer;
     if (!o.is_given(o.model) || !names_model_file(o.model)) return "bytes";
     const ModelSource model = find_model(o.model);
     const auto tokenizer = tokenizer_for("", model, read_shape(model).vocab_size, model.tokenizer);
     if (!tokenizer) fail("-e %s: its tokenizer is not known: name it with --tokenizer", o.model.c_str());
+    if (own_template) *own_template = chat_template_of(tokenizer->roles);
     return tokenizer->name;
 }
 
@@ -67,14 +70,18 @@ static double bytes_of_token(const std::string& tokenizer) {
 
 // Bytes of text in a file, decompressed; about, if it has marks or other JSON between the texts, whose share
 // the file's beginning says. Error if it is no file, or not text.
-static uint64_t text_bytes(const Options& o, const std::string& path) {
+static uint64_t text_bytes(PreparationOptions& p, const std::string& path) {
     if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
         fail("--text %s is a pipe or a device: save its text in a file", path.c_str());
     TextBlock first;
-    TextReader({path}, o.of_text).next(first);  // no JSON
+    TextReader({path}, p).next(first);  // no JSON
     Tokenizer as_bytes = open_tokenizer("bytes");
-    const EncodedBlock encoded = encode_block(first, o.of_text, as_bytes);
-    const size_t tokens = encoded.tokens.size();
+    const EncodedBlock encoded = encode_block(first, p, as_bytes);
+    size_t tokens = encoded.tokens.size();
+    for (const EncodedExample& example : encoded.examples) {
+        tokens += example.tokens.size();
+        p.pack_tokens = std::max(p.pack_tokens, int(example.tokens.size()));
+    }
     if (tokens == 0 && encoded.skipped_lines) fail("%s", encoded.first_skipped.c_str());
     const double share = first.text.empty() ? 1 : double(tokens) / double(first.text.size());
     TextFile file(path);
@@ -87,13 +94,21 @@ static uint64_t text_bytes(const Options& o, const std::string& path) {
     return std::min(bytes, uint64_t(std::round(share * double(bytes))));
 }
 
-static uint64_t text_bytes(const Options& o, const PreparationOptions& p, const FoundText& found) {
+static uint64_t text_bytes(PreparationOptions& p, const FoundText& found) {
     uint64_t bytes = 0;
-    for (const std::string& file : found.files) bytes += text_bytes(o, file);
-    if (bytes < least_bytes)
+    p.pack_tokens = 0;
+    for (const std::string& file : found.files) bytes += text_bytes(p, file);
+    if (bytes < least_bytes && !p.is_chat)
         fail("--text %s has %llu bytes of text; training needs at least %llu", joined(p.files, ", ").c_str(),
              (unsigned long long)bytes, (unsigned long long)least_bytes);
     return bytes;
+}
+
+// Of questions and answers, what else decides the tokens.
+static std::string chat_description(const PreparationOptions& p) {
+    if (!p.is_chat) return "";
+    const std::string chat = p.chat_template.empty() ? p.own_template : read_chat_template(p.chat_template);
+    return format_string("chat %d %d %s\n", p.pack_tokens, p.loss_on_questions, chat.c_str());
 }
 
 // What decides the tokens: the names, sizes and times of all files, and the options.
@@ -101,7 +116,8 @@ static std::string description(const PreparationOptions& p, const std::vector<st
     std::string text =
         format_string("%s\n%s\n%s\ndrawn %.9g %d %d %d\n", p.tokenizer.c_str(),
                       document_split_names[size_t(p.split)].c_str(), joined(p.field, "\n").c_str(),
-                      p.val_fraction, p.skip_bad_lines, p.special_tokens, p.as_text);
+                      p.val_fraction, p.skip_bad_lines, p.special_tokens, p.as_text) +
+        chat_description(p);
     for (const std::string& path : files) {
         const FileStatus status = status_of(open_to_read(path), path);
         text += std::filesystem::absolute(path).lexically_normal().generic_string() +
@@ -126,8 +142,8 @@ static bool are_there(const Options& o, const std::string& stamp, const std::str
 // Of the text, or of each source of a mixture. A blank line ends a document, except in JSONL.
 static std::vector<PreparationOptions> preparations_of(const Options& o) {
     PreparationOptions p = {o.of_text};
-    if (p.split == DocumentSplit::automatic && p.field.empty()) p.split = DocumentSplit::blank_line;
-    p.tokenizer = tokenizer_name(o);
+    if (p.split == DocumentSplit::automatic && !p.is_jsonl()) p.split = DocumentSplit::blank_line;
+    p.tokenizer = tokenizer_name(o, &p.own_template);
     p.out = folder_of(o);
     p.name = name_of(o);
     p.files = without_weights(o.text);
@@ -140,12 +156,30 @@ static std::vector<PreparationOptions> preparations_of(const Options& o) {
     return sources;
 }
 
-std::vector<uint64_t> count_text_bytes(const Options& o) {
+// A sequence holds the longest of the first examples, whose bytes are known.
+static int tokens_to_pack(const Options& o, int longest_bytes) {
+    if (o.is_given(o.sequence) && o.sequence > 0) return o.sequence;
+    const double tokens = 1.25 * (1 + longest_bytes / bytes_of_token(tokenizer_name(o)));
+    int T = 64;
+    while (T < tokens && T < 1024) T *= 2;
+    return T;
+}
+
+std::vector<uint64_t> count_text_bytes(Options& o) {
     if (std::count(o.text.begin(), o.text.end(), "-"))
         fail("--text -: standard input can be read once: save the text in a file");
     if (o.is_stories()) return {stories_bytes};
     std::vector<uint64_t> bytes;
-    for (const PreparationOptions& p : preparations_of(o)) bytes.push_back(text_bytes(o, p, find_text(p)));
+    int longest = 0;
+    for (PreparationOptions& p : preparations_of(o)) {
+        const FoundText found = find_text(p);
+        bytes.push_back(text_bytes(p, found));
+        if (!p.is_chat) continue;
+        o.of_text.is_chat = true;
+        longest = std::max(longest, p.pack_tokens);
+        if (o.plans_only()) show_example(p, found.files);
+    }
+    if (o.of_text.is_chat) o.of_text.pack_tokens = tokens_to_pack(o, longest);
     return bytes;
 }
 
@@ -186,11 +220,13 @@ static std::string complete_preparation(const Options& o, PreparationOptions& p)
     // another version of this program may write other stories
     if (o.is_stories()) return version_text("stories") + "\n" + p.tokenizer;
     const FoundText found = find_text(p);
-    p.text_bytes = text_bytes(o, p, found);
+    p.text_bytes = text_bytes(p, found);
+    p.pack_tokens = o.of_text.pack_tokens;
     const uint64_t share = validation_share(p.text_bytes, p.tokenizer == "bytes");
     // rounded, so that the draw does not depend on how much markup a text has
     p.val_fraction =
         std::stod(format_string("%.3g", double(share) * bytes_of_token(p.tokenizer) / double(p.text_bytes)));
+    if (p.is_chat) p.val_fraction = std::min(p.val_fraction, 0.1);
     refuse_inputs(o.output, found.files);
     return description(p, found.files);
 }
@@ -200,7 +236,7 @@ static std::optional<Tokenizer> common_tokenizer(const std::vector<PreparationOp
     const std::optional<BpeOptions> bpe = parse_bpe(sources[0].tokenizer);
     if (sources.size() < 2 || !bpe) return std::nullopt;
     std::vector<std::string> files;
-    for (const PreparationOptions& p : sources) {
+    for (PreparationOptions p : sources) {
         const FoundText found = find_text(p);
         files.insert(files.end(), found.files.begin(), found.files.end());
     }
@@ -220,6 +256,8 @@ void prepare_text(const Options& o) {
     const bool is_prepared = are_there(o, stamp, made_of);
     if (is_prepared && !o.is_stories())
         print_line(stdout, "the text has not changed: its tokens in %s are used again", p.out.c_str());
+    for (PreparationOptions& source : sources)
+        if (is_prepared && source.is_chat) show_example(source, find_text(source).files);
     if (is_prepared) return;
     if (o.is_stories()) {
         remove_file(stamp);

@@ -5,8 +5,8 @@
 struct Options;
 
 // The bytes of the text, decompressed, or of each source of a mixture. Error if one is missing, too short, or
-// not text.
-std::vector<uint64_t> count_text_bytes(const Options& o);
+// not text. Sees whether it is questions and answers, and how long sequences they need: o.of_text.
+std::vector<uint64_t> count_text_bytes(Options& o);
 
 // About as many tokens as prepare_text() makes; writes nothing.
 TextTokens plan_tokens(const Options& o, const std::vector<uint64_t>& text_bytes);

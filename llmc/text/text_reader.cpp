@@ -1,14 +1,17 @@
 #include "llmc/text/text_reader.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/os.h"
 #include "llmc/base/system_files.h"
 #include "llmc/base/utf8.h"
 #include "llmc/text/text_stream.h"
+#include "llmc/text/tokenizer_roles.h"
 
 static const size_t most_bytes = 32 << 20;  // encoding one piece of this size takes about a gigabyte
 
@@ -82,6 +85,41 @@ static void refuse_json(std::string_view text, const std::string& path) {
              path.c_str(), printable(member).c_str(), otherwise);
 }
 
+void find_examples(TextOptions& options, const std::vector<std::string>& files) {
+    options.is_chat = false;
+    const bool may_be = options.field.empty() && !options.as_text && !files.empty() && files[0] != "-";
+    const auto status = may_be ? get_status(files[0]) : std::nullopt;
+    if (status && status->kind == FileStatus::regular) {  // a pipe can be read once
+        TextFile file(files[0]);
+        std::string text(1 << 20, '\0');
+        text.resize(file.read(text.data(), text.size()));
+        for (const std::string& line : lines_of(text)) try {
+                if (without_blanks(line).empty()) continue;
+                options.is_chat = is_chat_example(parse_json_object(line, ""));
+                break;
+            } catch (const Error&) {
+                if (!options.skip_bad_lines) break;
+            }
+    }
+    if (!options.is_chat && !options.chat_template.empty())
+        fail(
+            "--template is for JSONL of questions and answers, and %s is none: their objects have messages, "
+            "prompt and completion, or instruction and output",
+            files.empty() ? "the text" : files[0].c_str());
+}
+
+void take_template(const TextOptions& options, Tokenizer& tokenizer) {
+    if (!options.is_chat) return;
+    std::string found =
+        options.own_template.empty() ? chat_template_of(tokenizer.roles) : options.own_template;
+    if (!options.chat_template.empty())
+        found = read_chat_template(options.chat_template);
+    else if (found.empty())
+        found = builtin_chat_template();
+    tokenizer.roles = with_chat_template(tokenizer.roles, found);
+    const ChatTemplate check(tokenizer);
+}
+
 TextReader::TextReader(const std::vector<std::string>& files, const TextOptions& text_options)
     : paths(files), options(text_options) {
     bool known = true;
@@ -99,7 +137,7 @@ TextReader::TextReader(const std::vector<std::string>& files, const TextOptions&
 bool TextReader::fill(TextBlock& block) {
     std::string& text = block.text;
     text = std::exchange(rest, "");
-    const bool is_json = !options.field.empty();
+    const bool is_json = options.is_jsonl();
     for (size_t wanted = std::max(block_bytes, text.size());;
          wanted = std::min(2 * text.size() + block_bytes, most_bytes)) {
         const size_t kept = text.size();
@@ -144,14 +182,14 @@ bool TextReader::next(TextBlock& block) {
         rest_left_out = false;
         close_file();
     }
-    if (at_start && !options.field.empty())
+    if (at_start && options.is_jsonl())
         refuse_array(block.text, block.path, "");
     else if (at_start && !options.as_text)
         refuse_json(block.text, block.path);
     block.begins_file = at_start;
     block.first_line = next_line;
     at_start = false;
-    if (!options.field.empty()) next_line += uint64_t(std::count(block.text.begin(), block.text.end(), '\n'));
+    if (options.is_jsonl()) next_line += uint64_t(std::count(block.text.begin(), block.text.end(), '\n'));
     return true;
 }
 
@@ -207,22 +245,49 @@ static std::string text_of_line(std::string_view line, const std::vector<std::st
     return all;
 }
 
+// The example on a line. Error if there is none, or if it has texts of added tokens, with which it could end
+// an answer or begin another one.
+static void encode_chat(std::string_view line, const std::string& where, const TextOptions& options,
+                        const ChatTemplate& chat, Tokenizer& tokenizer, EncodedBlock& to) {
+    const nlohmann::json messages = messages_of(parse_json_object(line, where), where);
+    for (const nlohmann::json& message : messages)
+        for (const TextPart& part :
+             tokenizer.matcher(AddedTokens::all)->split(message["content"].get_ref<const std::string&>()))
+            if (part.token >= 0 && !options.special_tokens)
+                fail(
+                    "%s has the text %s, which is a token: --special-tokens takes it as one, "
+                    "--skip-bad-lines "
+                    "leaves such lines out",
+                    where.c_str(), printable(std::string(part.text)).c_str());
+    EncodedExample example = encode_example(messages, chat, tokenizer);
+    if (options.loss_on_questions) example.targets.assign(example.targets.size(), true);
+    to.text_bytes += example.bytes;
+    to.examples.push_back(std::move(example));
+}
+
 static void encode_lines(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer,
                          EncodedBlock& to) {
     uint64_t number = block.first_line;
     const std::string_view all = block.text;
+    std::optional<ChatTemplate> chat;
+    if (options.is_chat) chat.emplace(tokenizer);
     for (size_t start = 0, end; start < all.size(); start = end + 1, number++) {
         end = std::min(all.find('\n', start), all.size());
         const std::string_view line = all.substr(start, end - start);
         if (line.find_first_not_of(" \t\r") == line.npos) continue;
+        const std::string where = block.path + ": line " + std::to_string(number);
         std::string text;
         try {
-            text = text_of_line(line, options.field, block.path + ": line " + std::to_string(number));
+            if (chat)
+                encode_chat(line, where, options, *chat, tokenizer, to);
+            else
+                text = text_of_line(line, options.field, where);
         } catch (const Error& error) {
             if (!options.skip_bad_lines) throw;
             if (to.skipped_lines++ == 0) to.first_skipped = error.what();
             continue;
         }
+        if (chat) continue;
         if (to.tokens.empty())
             to.begins_document = true;
         else if (to.tokens.back() != tokenizer.end_of_text)
@@ -233,8 +298,8 @@ static void encode_lines(const TextBlock& block, const TextOptions& options, Tok
 
 EncodedBlock encode_block(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer) {
     EncodedBlock encoded;
-    encoded.begins_document = block.begins_file && options.field.empty();
-    if (options.field.empty()) {
+    encoded.begins_document = block.begins_file && !options.is_jsonl();
+    if (!options.is_jsonl()) {
         encode_text(block.text, options, tokenizer, encoded);
         encoded.not_utf8 = find_not_utf8(block.text);
     } else

@@ -1,6 +1,6 @@
 // Text files in blocks that several threads can tokenize independently: the concatenated tokens of the blocks
 // are the tokens of the whole text. Files are plain text or JSONL, which has a JSON object on each line; some
-// of its fields are the text of a document. text_file.h says which files can be read.
+// of its fields are the text of a document, or questions and answers. text_file.h says which files can be read.
 #pragma once
 #include <cstdint>
 #include <set>
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "llmc/text/chat_template.h"
 #include "llmc/text/pattern.h"
 #include "llmc/text/text_file.h"
 #include "llmc/text/tokenizer.h"
@@ -32,7 +33,14 @@ struct TextOptions {
     std::vector<std::string> field = {};  // the files are JSONL, whose fields of these names hold the text
     bool skip_bad_lines = false;          // JSONL: leave out lines that have no such field
     bool special_tokens = false;
-    bool as_text = false;  // plain text may be JSONL, which is refused otherwise
+    bool as_text = false;            // plain text may be JSONL, which is refused otherwise
+    std::string chat_template = "";  // a file with the template of questions and answers
+    bool loss_on_questions = false;  // all of their tokens are targets, not those of answers alone
+
+    bool is_chat = false;           // JSONL of questions and answers: set by find_examples()
+    std::string own_template = "";  // that the model to finetune has
+    int pack_tokens = 1024;         // of the sequences into which they are packed
+    bool is_jsonl() const { return is_chat || !field.empty(); }
 
     // The added tokens that are tokens, not text.
     AddedTokens found() const {
@@ -41,6 +49,13 @@ struct TextOptions {
         return separates ? AddedTokens::separator : AddedTokens::none;
     }
 };
+
+// Whether the files, without --field and --as-text, are questions and answers by the first of them: sets
+// is_chat. Error if --template is given for others.
+void find_examples(TextOptions& options, const std::vector<std::string>& files);
+
+// Gives a tokenizer the template of --template, else the model's, else its own, else the built-in one.
+void take_template(const TextOptions& options, Tokenizer& tokenizer);
 
 // Reads files block by block, one file after the other.
 struct TextReader {
@@ -84,10 +99,11 @@ struct EncodedBlock {
     std::vector<uint16_t> tokens;
     size_t not_utf8 = std::string::npos;  // plain text: find_not_utf8() of the block
     uint64_t text_bytes = 0;
-    uint64_t skipped_lines = 0;    // JSONL with skip_bad_lines
-    std::string first_skipped;     // what is wrong with the first of them, and where
-    uint64_t unused_marks = 0;     // texts of added tokens that were encoded as ordinary text
-    int first_mark = -1;           // the token of the first of them
+    uint64_t skipped_lines = 0;            // JSONL with skip_bad_lines
+    std::string first_skipped;             // what is wrong with the first of them, and where
+    uint64_t unused_marks = 0;             // texts of added tokens that were encoded as ordinary text
+    int first_mark = -1;                   // the token of the first of them
+    std::vector<EncodedExample> examples;  // questions and answers, instead of tokens
     bool begins_document = false;  // needs end-of-text before it, unless the previous block ended with one
 };
 EncodedBlock encode_block(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer);

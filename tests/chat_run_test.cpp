@@ -1,0 +1,222 @@
+// Questions and answers from JSONL to an answer, with the programs as they are, on the CPU: the losses are
+// those of the answers, the template travels with the run, and exports have it.
+#include <gtest/gtest.h>
+
+#include "llmc/base/ignored_target.h"
+#include "llmc/base/json.h"
+#include "llmc/data/dataloader.h"
+#include "llmc/text/chat_template.h"
+#include "llmc/text/tokenizer.h"
+#include "llmc/text/tokenizer_roles.h"
+#include "tests/message_of.h"
+#include "tests/run_program.h"
+
+using Words = std::vector<std::string>;
+
+static std::string bin(const std::string& name) { return BINARY_DIR "/" + name; }
+
+static bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+// Questions whose answers a small model learns, in all three forms.
+struct ChatRun : testing::Test {
+    TemporaryFolder folder;
+    const std::string run = folder / "run", chat = folder / "chat.jsonl";
+
+    static std::string line(int i) {
+        const std::string answer = i % 2 ? "odd" : "even",
+                          question = "Say " + answer + " " + std::to_string(i % 10) + ".";
+        if (i % 3 == 0) return R"({"completion": ")" + answer + R"(", "prompt": ")" + question + R"("})";
+        if (i % 3 == 1)
+            return R"({"output": ")" + answer + R"(", "input": "", "instruction": ")" + question + R"("})";
+        return R"({"messages": [{"role": "system", "content": "Brief."}, {"content": ")" + question +
+               R"(", "role": "user"}, {"role": "assistant", "content": ")" + answer + R"("}]})";
+    }
+    void SetUp() override {
+        std::string text;
+        for (int i = 0; i < 300; i++) text += line(i) + "\n";
+        write_whole_file(chat, {text});
+    }
+    ProgramResult train(const char* steps, const Words& options) const {
+        Words words = {bin("train_gpt2"),
+                       "--text",
+                       chat,
+                       "-o",
+                       run,
+                       "--device",
+                       "cpu",
+                       "-e",
+                       "custom:layers=1,heads=2,channels=32",
+                       "-x",
+                       steps,
+                       "--patience",
+                       "0",
+                       "--threads",
+                       "2"};
+        words.insert(words.end(), options.begin(), options.end());
+        return run_program(words);
+    }
+    ProgramResult answer(const Words& options) const {
+        Words words = {bin("generate"), "-e", run, "--device", "cpu", "--temperature", "0"};
+        words.insert(words.end(), options.begin(), options.end());
+        return run_program(words);
+    }
+    static double loss_of(const std::string& text) {
+        double loss = NAN;
+        sscanf(text.c_str() + std::min(text.size(), text.find("loss ")), "loss %lf", &loss);
+        return loss;
+    }
+};
+
+TEST_F(ChatRun, FromJsonlToAnAnswer) {
+    const ProgramResult trained = train("300", {});
+    ASSERT_EQ(trained.status, 0) << trained.err << trained.out;
+    EXPECT_TRUE(
+        contains(trained.out, "<|endoftext|>### Question\nSay even 0.\n\n### Answer\n[even<|endoftext|>]\n"))
+        << trained.out;
+    EXPECT_TRUE(contains(trained.out, "--chat answers questions")) << trained.out;
+    int right = 0;  // of ten questions, of which one is for validation
+    for (int i = 0; i < 10; i++) {
+        const std::string word = i % 2 ? "odd" : "even";
+        right += answer({"--question", "Say " + word + " " + std::to_string(i) + "."}).out == word + "\n";
+    }
+    EXPECT_GE(right, 9);
+    const ProgramResult talk =
+        run_with_input({bin("generate"), "-e", run, "--device", "cpu", "--temperature", "0", "--chat"},
+                       "Say odd 3.\n\nSay even 8.\n");
+    EXPECT_EQ(talk.status, 0) << talk.err;
+    EXPECT_EQ(count_lines(talk.out), 2);
+    // the loss of answers, of the file and of the shards
+    const ProgramResult score = run_program({bin("eval"), "-e", run, "--device", "cpu", "--text", chat});
+    EXPECT_EQ(score.status, 0) << score.err;
+    EXPECT_TRUE(score.out.starts_with("tokens 1350 |")) << score.out;  // 150 times odd, even, end-of-text
+    EXPECT_LT(loss_of(score.out), 0.5);
+    int exact = 0;
+    sscanf(score.out.c_str() + std::min(score.out.size(), score.out.find("exact")), "exact answers: %d/300",
+           &exact);
+    EXPECT_GE(exact, 270) << score.out;
+    const ProgramResult shards =
+        run_program({bin("eval"), "-e", run, "--device", "cpu", "-i", run + "/tokens/text_val.bin"});
+    EXPECT_TRUE(contains(shards.out, "exact answers: ") && contains(shards.out, "/20 = ")) << shards.out;
+}
+
+// With --template and all tokens, of which the questions are known less well.
+TEST_F(ChatRun, TemplateAndAllTokens) {
+    write_whole_file(folder / "template", {"{system}\nQ: {user}\nA: {assistant}\n"});
+    ASSERT_EQ(train("20", {"--template", folder / "template", "--loss-on-questions"}).status, 0);
+    const ProgramResult all = run_program({bin("eval"), "-e", run, "--device", "cpu", "--text", chat,
+                                           "--loss-on-questions", "--template", folder / "template"});
+    EXPECT_FALSE(all.out.starts_with("tokens 1350 |")) << all.out;
+    Tokenizer tokenizer = open_tokenizer("bytes");
+    DataLoader loader(run + "/tokens/text_train.bin", 1, 64, 257, false);
+    std::vector<int> inputs(64), targets(64);
+    loader.next_batch(inputs.data(), targets.data());
+    std::string text;
+    for (int i = 1; i < 16; i++) {
+        text += tokenizer.decode(inputs[i]);
+        EXPECT_EQ(targets[i], inputs[i + 1]);
+    }
+    EXPECT_TRUE(text.starts_with("Q: Say ")) << text;
+}
+
+TEST_F(ChatRun, ExportsHaveTheTemplate) {
+    ASSERT_EQ(train("2", {}).status, 0);
+    const std::string hf = folder / "hf", gguf = folder / "my.gguf";
+    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", run, "--export", "hf", hf}).status, 0);
+    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", run, "--export", "gguf", gguf}).status, 0);
+    EXPECT_EQ(read_json_object(hf + "/tokenizer_config.json")["chat_template"], builtin_chat_template());
+    const std::string bytes = read_whole_file(gguf);
+    EXPECT_TRUE(contains(bytes, "tokenizer.chat_template"));
+    EXPECT_TRUE(contains(bytes, builtin_chat_template()));
+    // and the export is a model of questions and answers again
+    EXPECT_EQ(chat_template_of(open_tokenizer(hf).roles), builtin_chat_template());
+    EXPECT_EQ(
+        run_program({bin("generate"), "-e", hf, "--device", "cpu", "--question", "Say 1.", "-n", "2"}).status,
+        0);
+    const ProgramResult unknown =
+        run_program({bin("generate"), "-e", "custom:layers=1,heads=2,channels=32,vocab=257", "--device",
+                     "cpu", "--question", "q"});
+    EXPECT_EQ(unknown.status, 1);
+    EXPECT_TRUE(contains(unknown.err, "has learnt no questions and answers")) << unknown.err;
+}
+
+// The tokens of the export's template are those of the shards, by transformers if it is there.
+TEST_F(ChatRun, TransformersMakesTheSameTokens) {
+    const char* named = getenv("LLMC_TEST_PYTHON");
+    const std::string python = named ? named : "python3";
+    if (!program_succeeds({python, "-c", "import transformers"}))
+        GTEST_SKIP() << python << " has no transformers library; LLMC_TEST_PYTHON names another Python";
+    ASSERT_EQ(train("2", {"--tokenizer", "bpe:300"}).status, 0);
+    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", run, "--export", "hf", folder / "hf"}).status, 0);
+    const ProgramResult theirs =
+        run_program({python, "-c",
+                     "import sys, json, transformers\n"
+                     "t = transformers.AutoTokenizer.from_pretrained(sys.argv[1])\n"
+                     "for m in json.loads(sys.argv[2]):\n"
+                     "    for n, asks in ((len(m), False), (len(m) - 1, True)):\n"
+                     "        print(t.apply_chat_template(m[:n], tokenize=True, return_dict=False, "
+                     "add_generation_prompt=asks))",
+                     folder / "hf",
+                     R"([[{"role": "user", "content": "Say 3."}, {"role": "assistant", "content": " odd\n"}],
+             [{"role": "system", "content": "Brief."}, {"role": "user", "content": "h\u00e9\n\nx  1"},
+              {"role": "assistant", "content": "a"}, {"role": "user", "content": "b"},
+              {"role": "assistant", "content": "  c"}]])"});
+    ASSERT_EQ(theirs.status, 0) << theirs.err;
+    Tokenizer tokenizer = open_tokenizer(folder / "hf");
+    const ChatTemplate template_of_run(tokenizer);
+    const auto ours = [&](const std::string& text) {
+        std::vector<uint16_t> tokens;
+        tokenizer.encode(text, tokens, AddedTokens::all);
+        return json_text(nlohmann::json(tokens));
+    };
+    const auto said = [](const char* role, const char* text) {
+        return nlohmann::json{{"role", role}, {"content", text}};
+    };
+    nlohmann::json one = nlohmann::json::array({said("user", "Say 3."), said("assistant", " odd\n")});
+    nlohmann::json two =
+        nlohmann::json::array({said("system", "Brief."), said("user", "h\xc3\xa9\n\nx  1"),
+                               said("assistant", "a"), said("user", "b"), said("assistant", "  c")});
+    std::string expected;
+    for (nlohmann::json& messages : {std::ref(one), std::ref(two)}) {
+        std::string whole;
+        for (const ChatPart& part : template_of_run.parts(messages)) whole += part.text;
+        messages.erase(messages.size() - 1);
+        expected += ours(whole) + "\n" + ours(template_of_run.prompt(messages)) + "\n";
+    }
+    std::string found = theirs.out;
+    std::erase(found, ' ');
+    std::erase(found, '\r');
+    EXPECT_EQ(found, expected);
+    // the first conversation's tokens are those that training reads
+    const EncodedExample e =
+        encode_example(nlohmann::json::array({said("user", "Say 3."), said("assistant", " odd\n")}),
+                       template_of_run, tokenizer);
+    std::vector<uint16_t> framed = {uint16_t(tokenizer.end_of_text)};
+    framed.insert(framed.end(), e.tokens.begin(), e.tokens.end());
+    framed.push_back(uint16_t(tokenizer.end_of_text));
+    EXPECT_TRUE(found.starts_with(json_text(nlohmann::json(framed)) + "\n"));
+}
+
+TEST_F(ChatRun, BadLinesAreNamed) {
+    const auto error = [&](const std::string& bad, const Words& options) {
+        std::string text = line(0) + "\n";
+        for (int i = 0; i < 40; i++) text += line(i) + "\n";
+        write_whole_file(chat, {text + bad + "\n" + line(1) + "\n"});
+        const ProgramResult result = train("1", options);
+        EXPECT_EQ(result.status != 0, options.empty()) << bad << result.err;
+        return result.err;
+    };
+    const std::pair<const char*, const char*> cases[] = {
+        {R"({"messages": [{"role": "tool", "content": "x"}]})", "line 42: the role 'tool' is none of"},
+        {R"({"prompt": "x"})", "line 42 has neither"},
+        {R"({"prompt": "x", "completion": "a<|endoftext|>b"})", "line 42 has the text <|endoftext|>"},
+        {"nonsense", "line 42"}};
+    for (const auto& [bad, expected] : cases) {
+        EXPECT_TRUE(contains(error(bad, {}), expected)) << error(bad, {});
+        EXPECT_TRUE(contains(error(bad, {"--skip-bad-lines"}), "1 bad line was left out")) << bad;
+    }
+    write_whole_file(chat, {std::string(30000, 'a') + " b\n"});
+    EXPECT_TRUE(
+        contains(train("1", {"--template", folder / "none"}).err, "--template is for JSONL of questions"));
+}
