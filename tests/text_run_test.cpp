@@ -306,6 +306,8 @@ TEST_F(TextRun, AFolderIsAText) {
     expect_refused({"--text", "notes", "--include", "*.{tex,rst}"}, "no {...}; give several");
     train("notes", {"-o", "notes/run"});  // a run below its own text is no text
     EXPECT_TRUE(contains(train("notes", {"-o", "notes/run"}).out, "has not changed"));
+    write_whole_file(folder / "notes/lease.json", {"a contract that somebody wrote down\n"});
+    EXPECT_FALSE(contains(train("notes", {"-o", "notes/run"}).out, "has not changed"));
 }
 
 TEST_F(TextRun, SeveralTextsAreOneInTheirOrder) {
