@@ -4,8 +4,11 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 
 #include "llmc/options/time_rule.h"
+#include "llmc/text/bpe_trainer.h"
 
 // A device of so many flops per second whose steps take at least `latency` seconds.
 struct Device {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "llmc/base/error.h"
+#include "llmc/base/lines.h"
 #include "llmc/data/weighted_path.h"
 #include "llmc/files/model_source.h"
 #include "llmc/launchpad/launchpad.h"
@@ -40,6 +41,25 @@ static double worth_of_mixture(const Options& o, const TextTokens& tokens) {
     for (size_t i = 0; i < shares.size(); i++)
         sum += shares[i] * shares[i] / double(std::max<uint64_t>(tokens.of_sources.at(i), 1));
     return sum > 0 ? 1 / sum / double(std::max<uint64_t>(tokens.train_tokens, 1)) : 1;
+}
+
+void check_model_of_text(const Options& o) {
+    if (!o.is_given(o.model)) return;
+    const ModelSource model = find_model(o.model);
+    const ModelConfig config = read_shape(model);
+    if (model.names_positions() && o.is_given(o.sequence) && o.sequence > config.max_seq_len)
+        fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,
+             config.max_seq_len, config.max_seq_len);
+    if (finetunes(o) && parse_bpe(o.tokenizer))
+        fail("--tokenizer %s makes a new tokenizer, and the model of -e has its own: leave it out",
+             o.tokenizer.c_str());
+    if (finetunes(o) && !o.tokenizer.empty())
+        check_data_fits(info_of(open_tokenizer(o.tokenizer)), joined(o.text, ", "), model, config);
+    if (finetunes(o) || o.model.find("vocab=") == std::string::npos) return;
+    if (const int tokens = vocab_size_of(o); tokens > config.vocab_size)
+        fail("-e %s has a vocabulary of %d, and the tokenizer%s has %d tokens: leave out vocab=",
+             o.model.c_str(), config.vocab_size, o.tokenizer.empty() ? " bytes" : (" " + o.tokenizer).c_str(),
+             tokens);
 }
 
 static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const LaunchPad* pad) {

@@ -1,5 +1,7 @@
 #include "llmc/options/shared_options.h"
 
+#include "llmc/base/error.h"
+
 void add_text_options(OptionTable& table, TextOptions& text) {
     table.add(
         "--include", text.include,
@@ -19,6 +21,15 @@ void add_text_options(OptionTable& table, TextOptions& text) {
     table.add("--skip-bad-lines", text.skip_bad_lines,
               "JSONL: leave out lines without this field, and count them");
     table.add("--as-text", text.as_text, "read JSONL as plain text");
+}
+
+void refuse_text_options(OptionTable& table) {
+    TextOptions text;
+    OptionTable defaults;
+    add_text_options(defaults, text);
+    for (const Option& row : defaults.rows)
+        if (const Option& given = *table.find(row.name); given.texts() != row.texts())
+            fail("%s says how a text is read: name a file or folder with --text", given.shown().c_str());
 }
 
 void add_sampler_options(OptionTable& table, SamplerOptions& sampler) {

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
+
+#include "llmc/text/bpe_trainer.h"
 
 // The candidates, smallest first. A small model learns more from many steps of short sequences.
 static const ModelShape shapes[] = {{3, 2, 96, 128, 2048},       {4, 2, 128, 128, 2048},
@@ -23,10 +24,6 @@ int choose_vocab_size(uint64_t text_bytes, int channels) {
     const double for_model = 4096 * std::pow(channels / 384.0, 0.6);
     const double best = std::clamp(std::min(for_text, for_model), 1024.0, 32768.0);
     return 1 << int(std::lround(std::log2(best)));
-}
-
-double bytes_per_token(int vocab_size) {
-    return vocab_size <= 257 ? 1 : 2.6 * std::pow(vocab_size / 4096.0, 0.16);
 }
 
 static double block_parameters(const ModelShape& s) { return 12.0 * s.layers * s.channels * s.channels; }

@@ -62,6 +62,3 @@ TextRecipe adapt(const RuleInputs& in, TextRecipe chosen);
 
 // Size of the tokenizer for so many bytes of text and a model of that width: 257, bytes, or that of a BPE.
 int choose_vocab_size(uint64_t text_bytes, int channels);
-
-// About as many bytes as a token of a vocabulary of that size has.
-double bytes_per_token(int vocab_size);
