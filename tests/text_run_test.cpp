@@ -420,6 +420,9 @@ TEST_F(TextRun, FinetunesATrainedModel) {
     EXPECT_EQ(tuned.status, 0) << tuned.err;
     EXPECT_TRUE(contains(tuned.out, "--optimizer adamw --batch-size 4 --sequence-length 32 ")) << tuned.out;
     EXPECT_TRUE(contains(tuned.out, "--learning-rate 3e-05")) << tuned.out;
+    const ProgramResult by_muon =
+        run_program(command({"--text", "other.txt", "-e", "runs/my-text", "-x", "2", "--optimizer", "muon"}));
+    EXPECT_TRUE(contains(by_muon.out, "--learning-rate 0.0004")) << by_muon.out << by_muon.err;
 }
 
 // The batch that fits in memory is not larger than the validation data.

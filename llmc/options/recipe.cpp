@@ -137,7 +137,7 @@ ModelConfig config_of(const TextRecipe& r) {
 
 // AdamW's rate for 192 channels, 1.5e-3, falls with the root of the width.
 static float rate_for(const Options& o, const TextRecipe& r) {
-    if (finetunes(o)) return 3e-5f;
+    if (finetunes(o)) return o.optimizer == OptimizerKind::muon ? 4e-4f : 3e-5f;
     const double rate = o.optimizer == OptimizerKind::muon ? default_muon_learning_rate(r.shape.channels)
                                                            : 1.5e-3 * std::sqrt(192.0 / r.shape.channels);
     return strtof(format_string("%.3g", rate * r.rate_factor).c_str(), nullptr);
@@ -164,7 +164,7 @@ void take_recipe(Options& o, const TextTokens& tokens, const TextRecipe& r) {
     s.choose(o.weight_decay, r.weight_decay);
     s.choose(o.dropout, r.dropout);
     s.choose(o.val_every, std::max(1, (r.steps + r.validations - 1) / r.validations));
-    s.choose(o.val_batches, -1);
+    s.choose(o.val_batches, r.val_batches);
     s.choose(o.patience, validates ? 5 : 0);
     s.choose(o.sample_every, std::max(1, r.steps));
     s.choose(o.sample_tokens, 600);
