@@ -324,6 +324,7 @@ int main(int argc, char** argv) {
     return line.run(argc, argv, [&] {
         if (options.data.empty() && options.hellaswag.empty() && options.text.empty())
             fail("nothing to evaluate on: give token shards with -i, --text FILE, or --hellaswag FILE");
+        if (options.text.empty()) refuse_text_options(line);
         TrainedModel model = open_model(options.model);
         const ModelConfig& config = model.config;
         if (options.sequence == 0) options.sequence = usual_sequence(options, model);

@@ -318,7 +318,7 @@ static double time_step(Options o, LaunchPad* pad, Communicator& job, const Text
     Optimizer<Real> optimizer(config, g.memory, optimizer_options(o), share_of_process(o, job));
     initialize_parameters(config, o.seed, parameter_writer(g, &optimizer));
     std::optional<Mixture> no_data;
-    // 0: -d is no multiple of the batch, which is refused later
+    // At least one: a given -d may be less than a batch, or no multiple of it, which check_batch() refuses.
     const int micro_steps =
         std::max(1, recipe.shape.tokens_per_step / (o.batch * o.sequence * o.num_processes));
     const double seconds = micro_steps * mean_step_seconds(o, g, optimizer, no_data, 1);
@@ -372,9 +372,7 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
     TextTokens tokens;
     if (pad && pad->limits().bf16_fragment) o.sources.choose(o.precision, StoredType::bf16);
     job.agree([&] {
-        if (finetunes(o) && parse_bpe(o.tokenizer))
-            fail("--tokenizer %s makes a new tokenizer, and the model of -e has its own: leave it out",
-                 o.tokenizer.c_str());
+        check_model_of_text(o);
         bytes = count_text_bytes(o);
         tokens = plan_tokens(o, bytes);
     });

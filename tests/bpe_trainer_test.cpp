@@ -272,7 +272,20 @@ TEST(BpeTrainer, PreparationWritesTheTokenizerBesideTheShards) {
     read_tokens(open_token_shard(folder / "x_train.bin"), 0, tokens.size(), tokens.data());
     EXPECT_EQ(tokens, expected);
 
+    // another tokenizer's files do not stay, unless it is read
+    options.tokenizer = folder / "x_tokenizer.json";
+    prepare_tokens(options);
+    EXPECT_EQ(open_tokenizer(options.tokenizer).merges(), references[0].merges);
+    options.tokenizer = "bpe:290";
+    prepare_tokens(options);
     options.tokenizer = "bytes";
+    prepare_tokens(options);
+    for (const char* type : {"json", "bin"})
+        EXPECT_FALSE(file_exists(folder / (std::string("x_tokenizer.") + type)));
+    write_whole_file(folder / "x_tokenizer.json", {"somebody's"});  // not written with these shards
+    prepare_tokens(options);
+    EXPECT_EQ(read_whole_file(folder / "x_tokenizer.json"), "somebody's");
+
     options.bpe.min_frequency = 3;
     EXPECT_NE(message_of([&] { prepare_tokens(options); }).find("are for --tokenizer bpe:N"),
               std::string::npos);

@@ -100,6 +100,26 @@ TEST_F(Distributed, RoomForTheFirstCheckpointCountsAllParts) {
     EXPECT_TRUE(data.losses(folder("full")).empty()) << "steps ran before the check";
 }
 
+// The other ranks do not wait for it until the timeout.
+TEST_F(Distributed, ARankThatCannotReadTheCheckpointEndsAll) {
+    train(2, {"-x", "4", "-n", "4"}, "out");
+    const std::string script = R"(
+        for ((i = 1; i <= $#; i++)); do [[ ${!i} == "$PROGRAM" ]] && break; done
+        exec "${@:1:i-1}" bash -c 'if [[ $OMPI_COMM_WORLD_RANK == 1 ]]; then export LD_PRELOAD="$LIBRARY"; fi
+            exec "$@"' rank "${@:i}")";
+    const double start_time = now();
+    const ProgramResult result =
+        start(2, {"-x", "8", "-n", "4", "-y", "1"}, "out",
+              {"env", "PROGRAM=" + program, "LIBRARY=" BINARY_DIR "/libfile_fault.so",
+               "FILE_FAULT_FOLDER=" + run_path(folder("out"), 4), "FILE_FAULT=open:1+:EIO", "bash", "-c",
+               script, "job"});
+    EXPECT_LT(now() - start_time, 60);  // the timeout is 20 minutes
+    EXPECT_NE(result.status, 0);
+    EXPECT_NE(result.err.find("rank 1: "), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("run_00000004.json: Input/output error"), std::string::npos) << result.err;
+    EXPECT_EQ(newest_checkpoint(folder("out")), 4);
+}
+
 // Rank 0 alone opens the folder, which finishes a move that a kill interrupted, and looks for the checkpoint;
 // the others must not look before. Another process holds the folder meanwhile, so that they could.
 TEST_F(Distributed, OtherRanksResumeWhatRankZeroFinds) {

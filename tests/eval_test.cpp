@@ -145,6 +145,20 @@ TEST(Eval, BadInputGivesOneLineAndStatus1) {
         EXPECT_EQ(count_lines(result.err), 1) << shown << result.err;
         EXPECT_EQ(result.err.rfind("eval: ", 0), 0u) << shown << result.err;
     }
+    for (const std::vector<std::string>& option : {std::vector<std::string>{"--field", "text"},
+                                                   {"--split-documents", "none"},
+                                                   {"--include", "*.md"},
+                                                   {"--special-tokens"},
+                                                   {"--skip-bad-lines"},
+                                                   {"--as-text"}}) {
+        std::vector<std::string> arguments = {program, "-e", tiny, "-i", good, "--device", "cpu"};
+        arguments.insert(arguments.end(), option.begin(), option.end());
+        const ProgramResult refused = run_program(arguments);
+        EXPECT_EQ(refused.status, 1);
+        EXPECT_EQ(count_lines(refused.err), 1) << refused.err;
+        EXPECT_NE(refused.err.find(option[0]), std::string::npos) << refused.err;
+        EXPECT_NE(refused.err.find("name a file or folder with --text"), std::string::npos) << refused.err;
+    }
     const ProgramResult result =
         run_program({program, "-e", tiny, "-i", folder / "large.bin", "--device", "cpu"});
     EXPECT_EQ(result.status, 1);

@@ -80,6 +80,24 @@ TEST_F(TextRun, TokensAreMadeAgainWhenTheTextHasChanged) {
     EXPECT_FALSE(contains(train("my.txt").out, "the text has not changed"));
 }
 
+// What the model cannot have is refused before anything is written.
+TEST_F(TextRun, ModelAndTextMustFit) {
+    const std::string model = "custom:layers=1,heads=2,channels=24";
+    expect_refused({"--text", "my.txt", "-e", model + ",vocab=100"}, "has a vocabulary of 100");
+    expect_refused({"--text", "my.txt", "-e", model + ",vocab=300", "--tokenizer", "bpe:400"},
+                   "the tokenizer bpe:400 has 400 tokens");
+    expect_refused({"--text", "my.txt", "-e", model + ",max_seq_len=16", "-t", "17"},
+                   "more than the model's max_seq_len 16");
+    EXPECT_FALSE(file_exists(folder / "runs"));
+    // of a text that repeats one document, nothing can be validated; there is no option for the fraction
+    std::string same;
+    for (int i = 0; i < 3000; i++) same += "the same text\n\n";
+    write_whole_file(folder / "same.txt", {same});
+    const ProgramResult result = run_program(command({"--text", "same.txt"}));
+    EXPECT_EQ(result.status, 1) << result.out;
+    EXPECT_TRUE(contains(result.err, "are drawn for validation: give more text")) << result.err;
+}
+
 // A run keeps its tokens when the next one moves it aside, and finds them when its folder moves.
 TEST_F(TextRun, TokensBelongToTheRun) {
     const Words into = {"-o", "run [1]"}, moved = {"-o", "moved"};
@@ -306,6 +324,8 @@ TEST_F(TextRun, AFolderIsAText) {
     expect_refused({"--text", "notes", "--include", "*.{tex,rst}"}, "no {...}; give several");
     train("notes", {"-o", "notes/run"});  // a run below its own text is no text
     EXPECT_TRUE(contains(train("notes", {"-o", "notes/run"}).out, "has not changed"));
+    write_whole_file(folder / "notes/lease.json", {"a contract that somebody wrote down\n"});
+    EXPECT_FALSE(contains(train("notes", {"-o", "notes/run"}).out, "has not changed"));
 }
 
 TEST_F(TextRun, SeveralTextsAreOneInTheirOrder) {
@@ -400,6 +420,9 @@ TEST_F(TextRun, FinetunesATrainedModel) {
     EXPECT_EQ(tuned.status, 0) << tuned.err;
     EXPECT_TRUE(contains(tuned.out, "--optimizer adamw --batch-size 4 --sequence-length 32 ")) << tuned.out;
     EXPECT_TRUE(contains(tuned.out, "--learning-rate 3e-05")) << tuned.out;
+    const ProgramResult by_muon =
+        run_program(command({"--text", "other.txt", "-e", "runs/my-text", "-x", "2", "--optimizer", "muon"}));
+    EXPECT_TRUE(contains(by_muon.out, "--learning-rate 0.0004")) << by_muon.out << by_muon.err;
 }
 
 // The batch that fits in memory is not larger than the validation data.

@@ -4,8 +4,11 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 
 #include "llmc/options/time_rule.h"
+#include "llmc/text/bpe_trainer.h"
 
 // A device of so many flops per second whose steps take at least `latency` seconds.
 struct Device {
@@ -194,4 +197,108 @@ TEST(TimeRule, FewTokensPerStep) {
     EXPECT_EQ(32 % (r.batch * r.shape.sequence), 0);
     in.sequence = 1024;
     EXPECT_EQ(choose_for_time(in, [](const TextRecipe&) { return 0.0; }).shape.sequence, 1024);
+}
+
+// --- every speed, time and text, and what may be given ---
+
+// With a given model, longer sequences and a larger vocabulary of a longer text cost up to 3 %, which the
+// expected bits do not repay.
+struct Given {
+    const char* what;
+    double text_tolerance = 1.01, time_tolerance = 1.0001;
+    int vocab_size = 0, layers = 0, heads = 0, channels = 0, sequence = 0, batch = 0, tokens_per_step = 0;
+};
+static const Given givens[] = {
+    {.what = "nothing"},
+    {.what = "bytes", .vocab_size = 257},
+    {.what = "bpe:4096", .vocab_size = 4096},
+    {.what = "GPT-2's tokens", .vocab_size = 50257},
+    {.what = "d6", .text_tolerance = 1.03, .layers = 6, .heads = 6, .channels = 384},
+    {.what = "d12", .text_tolerance = 1.03, .layers = 12, .heads = 12, .channels = 768},
+    {.what = "d48",
+     .text_tolerance = 1.03,
+     .time_tolerance = 1.005,
+     .vocab_size = 50257,
+     .layers = 48,
+     .heads = 25,
+     .channels = 1600},
+    {.what = "-t 64", .sequence = 64},
+    {.what = "-t 1024", .sequence = 1024},
+    {.what = "-b 1", .batch = 1},
+    {.what = "-b 64", .batch = 64},
+    {.what = "-t 256 -b 8", .sequence = 256, .batch = 8},
+    {.what = "-d 65536", .tokens_per_step = 65536},
+};
+
+static RuleInputs inputs_of(const Given& given, double bytes, double minutes) {
+    const double val = std::min(bytes / 2, std::clamp(bytes / 10, 4200.0, 32768.0));
+    return {.text_bytes = uint64_t(bytes - val),
+            .val_bytes = uint64_t(val),
+            .seconds = 60 * minutes,
+            .vocab_size = given.vocab_size,
+            .layers = given.layers,
+            .heads = given.heads,
+            .channels = given.channels,
+            .sequence = given.sequence,
+            .batch = given.batch,
+            .tokens_per_step = given.tokens_per_step};
+}
+
+// What nobody would choose by hand.
+static void expect_sensible(const Given& given, const RuleInputs& in, const TextRecipe& r) {
+    const double each = bytes_per_token(r.vocab_size), tokens = double(in.text_bytes) / each;
+    const double val_tokens = double(in.val_bytes) / each;
+    const double batch = double(r.batch) * r.shape.sequence;
+    EXPECT_GE(r.steps, 1);
+    EXPECT_GE(r.validations, 2);
+    EXPECT_TRUE(r.val_batches == -1 || r.val_batches >= 1);
+    EXPECT_TRUE(std::isfinite(r.bits_per_byte) && r.bits_per_byte > 0 && r.bits_per_byte < 4.6);
+    EXPECT_TRUE(r.dropout >= 0 && r.dropout <= 0.5f && r.weight_decay >= 0.1f && r.weight_decay < 3);
+    EXPECT_TRUE(r.epochs > 1 || r.dropout == 0) << r.epochs << " " << r.dropout;
+    EXPECT_EQ(r.shape.tokens_per_step % int(batch), 0);
+    EXPECT_TRUE(given.sequence || r.shape.sequence < tokens) << r.shape.sequence;
+    EXPECT_TRUE(given.vocab_size || r.vocab_size == 257 || r.vocab_size < tokens) << r.vocab_size;
+    const bool is_free = !given.sequence && !given.batch && !given.tokens_per_step;
+    EXPECT_TRUE(!is_free || batch < std::min(tokens, val_tokens)) << batch;
+    const bool has_steps = r.steps >= 12 || r.seconds() < in.seconds / 2;
+    EXPECT_TRUE(!is_free || has_steps || r.batch == 1 || r.shape.tokens_per_step <= 256) << r.steps;
+    const double val_batch = 0.35 * r.step_seconds * batch / r.shape.tokens_per_step;
+    const double validations =
+        (r.validations + 1) * val_batch * (r.val_batches == -1 ? val_tokens / batch : double(r.val_batches));
+    const bool takes_one_at_least = r.val_batches == 1 || val_tokens <= batch || r.steps == 1;
+    EXPECT_TRUE(takes_one_at_least || r.seconds() + validations <= 1.02 * in.seconds)
+        << r.seconds() << " + " << validations;
+    EXPECT_TRUE(takes_one_at_least || validations <= 0.11 * in.seconds) << validations;
+    EXPECT_TRUE(!given.channels || r.shape.channels == given.channels);
+    EXPECT_TRUE(!given.sequence || r.shape.sequence == given.sequence);
+    EXPECT_TRUE(!given.batch || r.batch == given.batch);
+    EXPECT_TRUE(!given.tokens_per_step || r.shape.tokens_per_step == given.tokens_per_step);
+    EXPECT_TRUE(!given.vocab_size || r.vocab_size == given.vocab_size);
+}
+
+// Where a given batch leaves a few steps, one of them more or less is a large part.
+TEST(TimeRule, AnyTextDeviceAndTime) {
+    for (const Given& given : givens)
+        for (double flops = 1e9; flops < 2e15; flops *= 10) {
+            const Device device = {flops, flops > 5e11 ? 1e-3 : 0};
+            std::map<double, double> of_shorter;  // bits, by minutes
+            for (double bytes = 1000; bytes < 1.2e11; bytes *= 2.15) {
+                double of_less_time = std::numeric_limits<double>::infinity();
+                for (double minutes = 0.05; minutes < 650; minutes *= 1.6) {
+                    SCOPED_TRACE(std::string(given.what) + ", " + std::to_string(flops) + " FLOP/s, " +
+                                 std::to_string(bytes) + " bytes, " + std::to_string(minutes) + " minutes");
+                    const RuleInputs in = inputs_of(given, bytes, minutes);
+                    const TextRecipe r = choose_for_time(in, device);
+                    expect_sensible(given, in, r);
+                    const bool has_few_steps = (given.batch || given.tokens_per_step) && r.steps < 16;
+                    EXPECT_LE(r.bits_per_byte, given.time_tolerance * of_less_time);
+                    of_less_time = r.bits_per_byte;
+                    const auto shorter = of_shorter.find(minutes);
+                    EXPECT_TRUE(shorter == of_shorter.end() || has_few_steps ||
+                                r.bits_per_byte <= given.text_tolerance * shorter->second)
+                        << r.bits_per_byte;
+                    of_shorter[minutes] = r.bits_per_byte;
+                }
+            }
+        }
 }

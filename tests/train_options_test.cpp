@@ -288,6 +288,8 @@ TEST(TrainOptions, Refusals) {
     std::ofstream(folder / "unknown.toml") << "max-stepz = 2\n";
     std::ofstream(folder / "range.toml") << "batch-size = 0\n";
     std::ofstream(folder / "text.toml") << "batch-size = \"many\"\n";
+    std::ofstream(folder / "train.toml") << "train-data = \"x.bin\"\n";
+    std::ofstream(folder / "val.toml") << "val-data = \"x.bin\"\n";
     std::ofstream(options_path(folder.path)) << "no such = option\n";
     const struct {
         std::vector<std::string> arguments;
@@ -320,6 +322,9 @@ TEST(TrainOptions, Refusals) {
         {{"-i", "x", "--config", folder / "range.toml"}, "batch-size"},
         {{"-i", "x", "--config", folder / "text.toml"}, "batch-size"},
         {{"-i", "x", "-y", "1", "-o", folder.path}, "options.toml"},
+        {{"-i", "x", "--text", "y"}, "leave out -i and -j"},
+        {{"--text", "y", "--config", folder / "train.toml"}, "train.toml gives"},
+        {{"--text", "y", "--config", folder / "val.toml"}, "leave out -i and -j, which"},
     };
     for (const auto& c : cases) {
         const std::string message = refusal(c.arguments);

@@ -17,6 +17,7 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/json.h"
 #include "llmc/base/os.h"
 #include "llmc/base/output.h"
 #include "llmc/base/utf8.h"
@@ -288,6 +289,22 @@ static void write_trained(Tokenizer& tokenizer, const std::string& prefix) {
     print_line(stdout, "%s: %d tokens", json.c_str(), tokenizer.vocab_size());
 }
 
+// Whether a tokenizer was trained for the earlier shards of this name, and written for other programs.
+static bool was_trained(const std::string& prefix) {
+    if (!file_exists(prefix + ".json")) return false;
+    const nlohmann::json sidecar = read_json_object(prefix + ".json");
+    const auto made_with = sidecar.find("tokenizer_of_shards");
+    return made_with != sidecar.end() && made_with->is_object() &&
+           json_text(made_with->value("name", nlohmann::json())).starts_with("\"bpe:");
+}
+
+// Not what this run reads.
+static void remove_trained(const std::string& prefix, const PreparationOptions& options) {
+    for (const char* type : {"json", "bin"})
+        if (const std::string path = trained_file(prefix, type); !is_same_file(path, options.tokenizer))
+            remove_file(path);
+}
+
 // --- all of it ---
 
 // The shards of this name in the folder, also temporary ones that a killed run left.
@@ -403,10 +420,9 @@ static void check_split(const Preparation& work, const PreparationOptions& optio
                         const std::string& first_file) {
     if (work.bytes == 0) fail("%s has no text", first_file.c_str());
     if (work.draw && (work.draw->drawn == 0 || work.train.total < 2))  // an end of text alone
-        fail(
-            "--val-fraction %g draws %llu of %llu documents: give more text, --split-documents, or another "
-            "fraction",
-            options.val_fraction, (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts);
+        fail("%llu of %llu documents are drawn for validation%s: give more text, or --split-documents",
+             (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts,
+             options.chooses_fraction ? "" : " (--val-fraction)");
     if (work.train.total == 0)
         fail("all %llu tokens of the text are among the first %llu, which are for validation: give more text",
              (unsigned long long)work.val.total, (unsigned long long)options.val_tokens);
@@ -437,11 +453,10 @@ static void print_summary(const Preparation& work, const Tokenizer& tokenizer, d
 }
 
 // Short texts have short blocks, so that at least sixteen of them are drawn.
-static DrawOptions draw_options(const PreparationOptions& options, const TextReader& reader,
-                                const Tokenizer& tokenizer) {
+static DrawOptions draw_options(const PreparationOptions& options, const TextReader& reader) {
     DrawOptions draw = {.fraction = options.val_fraction, .seed = options.seed};
     const uint64_t bytes = options.text_bytes ? options.text_bytes : reader.total_bytes;
-    const double tokens = double(bytes) / (tokenizer.vocab_size() > 257 ? 4 : 1);
+    const double tokens = double(bytes) / bytes_of_token(options.tokenizer);
     if (bytes > 0)
         draw.block_tokens = size_t(std::clamp(draw.fraction * tokens / 16, 64.0, double(draw.block_tokens)));
     return draw;
@@ -524,7 +539,7 @@ void prepare_tokens(PreparationOptions options) {
     if (options.is_chat) pack_examples(work, options);
     if (options.val_fraction > 0 && !options.is_chat)
         work.draw.emplace(
-            tokenizers[0], draw_options(options, reader, tokenizers[0]),
+            tokenizers[0], draw_options(options, reader),
             [&](bool validates, auto tokens) { (validates ? work.val : work.train).add(tokens); });
     add_files(work, reader, tokenizers);
     if (work.draw) work.draw->finish();
@@ -537,10 +552,14 @@ void prepare_tokens(PreparationOptions options) {
     work.val.finish();
     work.train.finish();
     if (options.before_replacing) options.before_replacing();
+    const bool has_trained = was_trained(prefix);
     record_shards(prefix, tokenizers[0], staged.shards);  // first: shards that it does not list are refused
     staged.rename_all();
     remove_earlier_shards(options, staged);
-    if (parse_bpe(options.tokenizer)) write_trained(of_reader, prefix);
+    if (parse_bpe(options.tokenizer))
+        write_trained(of_reader, prefix);
+    else if (has_trained)
+        remove_trained(prefix, options);
     sync_folder(options.out);
     print_summary(work, tokenizers[0], now() - start);
 }

@@ -19,6 +19,7 @@ struct PreparationOptions : TextOptions {
     std::string out, name;                // the shards are OUT/NAME_train.bin and OUT/NAME_val.bin
     uint64_t val_tokens = 0;              // the first so many tokens are for validation
     double val_fraction = 0;              // or this fraction, drawn with `seed` from all of the text
+    bool chooses_fraction = false;        // the fraction is no option
     uint64_t text_bytes = 0;  // about so much text, decompressed; 0: the sizes of the files say it
     uint64_t shard_tokens = 100000000, seed = 42;
     std::function<void()> before_replacing = nullptr;  // called when the new shards are complete

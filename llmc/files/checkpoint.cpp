@@ -448,12 +448,15 @@ static void read_own_moments(const std::string& dir, int step, const CheckpointR
 void read_checkpoint(const std::string& dir, int step, const CheckpointReader& reader, Communicator& job) {
     FileSeal model;
     std::vector<nlohmann::json> states;
-    const bool has_run = file_exists(run_path(dir, step));
-    if (has_run)
-        verified_run(dir, step, [&](const nlohmann::json& files) {
-            model = seal_from_json(files.at("model"));
-            states = seals_of_states(files);
-        });
+    bool has_run = false;
+    job.agree([&] {  // the others would wait for a process that cannot read it
+        has_run = file_exists(run_path(dir, step));
+        if (has_run)
+            verified_run(dir, step, [&](const nlohmann::json& files) {
+                model = seal_from_json(files.at("model"));
+                states = seals_of_states(files);
+            });
+    });
     read_once_per_node(
         job,
         [&](const WriteTensor& write) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "llmc/base/error.h"
+#include "llmc/base/lines.h"
 #include "llmc/data/weighted_path.h"
 #include "llmc/files/model_source.h"
 #include "llmc/launchpad/launchpad.h"
@@ -40,6 +41,25 @@ static double worth_of_mixture(const Options& o, const TextTokens& tokens) {
     for (size_t i = 0; i < shares.size(); i++)
         sum += shares[i] * shares[i] / double(std::max<uint64_t>(tokens.of_sources.at(i), 1));
     return sum > 0 ? 1 / sum / double(std::max<uint64_t>(tokens.train_tokens, 1)) : 1;
+}
+
+void check_model_of_text(const Options& o) {
+    if (!o.is_given(o.model)) return;
+    const ModelSource model = find_model(o.model);
+    const ModelConfig config = read_shape(model);
+    if (model.names_positions() && o.is_given(o.sequence) && o.sequence > config.max_seq_len)
+        fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,
+             config.max_seq_len, config.max_seq_len);
+    if (finetunes(o) && parse_bpe(o.tokenizer))
+        fail("--tokenizer %s makes a new tokenizer, and the model of -e has its own: leave it out",
+             o.tokenizer.c_str());
+    if (finetunes(o) && !o.tokenizer.empty())
+        check_data_fits(info_of(open_tokenizer(o.tokenizer)), joined(o.text, ", "), model, config);
+    if (finetunes(o) || o.model.find("vocab=") == std::string::npos) return;
+    if (const int tokens = vocab_size_of(o); tokens > config.vocab_size)
+        fail("-e %s has a vocabulary of %d, and the tokenizer%s has %d tokens: leave out vocab=",
+             o.model.c_str(), config.vocab_size, o.tokenizer.empty() ? " bytes" : (" " + o.tokenizer).c_str(),
+             tokens);
 }
 
 static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const LaunchPad* pad) {
@@ -119,7 +139,7 @@ ModelConfig config_of(const TextRecipe& r) {
 
 // AdamW's rate for 192 channels, 1.5e-3, falls with the root of the width.
 static float rate_for(const Options& o, const TextRecipe& r) {
-    if (finetunes(o)) return 3e-5f;
+    if (finetunes(o)) return o.optimizer == OptimizerKind::muon ? 4e-4f : 3e-5f;
     const double rate = o.optimizer == OptimizerKind::muon ? default_muon_learning_rate(r.shape.channels)
                                                            : 1.5e-3 * std::sqrt(192.0 / r.shape.channels);
     return strtof(format_string("%.3g", rate * r.rate_factor).c_str(), nullptr);
@@ -146,7 +166,7 @@ void take_recipe(Options& o, const TextTokens& tokens, const TextRecipe& r) {
     s.choose(o.weight_decay, r.weight_decay);
     s.choose(o.dropout, r.dropout);
     s.choose(o.val_every, std::max(1, (r.steps + r.validations - 1) / r.validations));
-    s.choose(o.val_batches, -1);
+    s.choose(o.val_batches, r.val_batches);
     s.choose(o.patience, validates ? 5 : 0);
     s.choose(o.sample_every, std::max(1, r.steps));
     s.choose(o.sample_tokens, 600);

@@ -25,6 +25,10 @@ struct TextTokens {
 // Whether -e names a model that is trained already.
 bool finetunes(const Options& o);
 
+// Error if the model of -e has too few positions for -t, or another vocabulary than the tokenizer: before
+// tokens are prepared.
+void check_model_of_text(const Options& o);
+
 // Chooses model, batch, steps and regularization: in the time of --minutes, or for the given steps.
 TextRecipe choose_recipe(const Options& o, const TextTokens& tokens, const LaunchPad* pad,
                          const StepSeconds& measure);

@@ -1,5 +1,7 @@
 #include "llmc/options/shared_options.h"
 
+#include "llmc/base/error.h"
+
 void add_text_options(OptionTable& table, TextOptions& text) {
     table.add(
         "--include", text.include,
@@ -27,6 +29,15 @@ void add_text_options(OptionTable& table, TextOptions& text) {
         .is(PathKind::file);
     table.add("--loss-on-questions", text.loss_on_questions,
               "of questions and answers: learn all tokens, not those of the answers alone");
+}
+
+void refuse_text_options(OptionTable& table) {
+    TextOptions text;
+    OptionTable defaults;
+    add_text_options(defaults, text);
+    for (const Option& row : defaults.rows)
+        if (const Option& given = *table.find(row.name); given.texts() != row.texts())
+            fail("%s says how a text is read: name a file or folder with --text", given.shown().c_str());
 }
 
 void add_sampler_options(OptionTable& table, SamplerOptions& sampler) {

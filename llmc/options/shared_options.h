@@ -5,4 +5,5 @@
 #include "llmc/text/text_reader.h"
 
 void add_text_options(OptionTable& table, TextOptions& text);  // how text is read
+void refuse_text_options(OptionTable& table);                  // Error if one is given
 void add_sampler_options(OptionTable& table, SamplerOptions& sampler);

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
+
+#include "llmc/text/bpe_trainer.h"
 
 // The candidates, smallest first. A small model learns more from many steps of short sequences.
 static const ModelShape shapes[] = {{3, 2, 96, 128, 2048},       {4, 2, 128, 128, 2048},
@@ -23,10 +24,6 @@ int choose_vocab_size(uint64_t text_bytes, int channels) {
     const double for_model = 4096 * std::pow(channels / 384.0, 0.6);
     const double best = std::clamp(std::min(for_text, for_model), 1024.0, 32768.0);
     return 1 << int(std::lround(std::log2(best)));
-}
-
-double bytes_per_token(int vocab_size) {
-    return vocab_size <= 257 ? 1 : 2.6 * std::pow(vocab_size / 4096.0, 0.16);
 }
 
 static double block_parameters(const ModelShape& s) { return 12.0 * s.layers * s.channels * s.channels; }
@@ -101,18 +98,25 @@ static void fit_batch(const RuleInputs& in, TextRecipe& r) {
     s.tokens_per_step = in.tokens_per_step ? in.tokens_per_step : r.batch * s.sequence * in.processes;
 }
 
-// Steps that fit in the time, with validations and checkpoints that take at most a tenth of it.
+// Steps that fit in the time, with validations and checkpoints that take at most a tenth of it. One
+// validation comes before the first step. A device that is slow for the model validates on a part of the
+// text.
 static void choose_length(const RuleInputs& in, TextRecipe& r) {
     const double tokens = tokens_of(in, r.vocab_size), per_epoch = tokens / r.shape.tokens_per_step;
     const double forward = 0.35 * r.step_seconds;  // of a step's time
-    const double validation = val_tokens_of(in, r.vocab_size) / r.shape.tokens_per_step * forward;
+    const double seconds = in.steps > 0 && r.step_seconds > 0 ? in.steps * r.step_seconds : in.seconds;
+    const double micro_batch = double(r.batch) * r.shape.sequence * in.processes;
+    const double batches = val_tokens_of(in, r.vocab_size) / micro_batch;
+    const double of_batch = forward * micro_batch / r.shape.tokens_per_step;
+    const double most = of_batch > 0 ? std::max(1.0, seconds / 30 / of_batch) : batches;
+    r.val_batches = most < batches ? int(most) : -1;
+    const double validation = of_batch * std::min(most, batches);
     // each may be the best so far, whose parameters and moments are written, at the rate of a slow disk
     const double pause = validation + 12 * r.parameters / 2e8;
-    const double seconds = in.steps > 0 && r.step_seconds > 0 ? in.steps * r.step_seconds : in.seconds;
-    r.validations = int(std::clamp(0.1 * seconds / pause, 2.0, 16.0));
+    r.validations = int(std::clamp((0.1 * seconds - validation) / pause, 2.0, 16.0));
     double steps = per_epoch * most_epochs(tokens, r.parameters);
     if (r.step_seconds > 0)
-        steps = std::min(steps, (in.seconds - r.validations * validation) / r.step_seconds);
+        steps = std::min(steps, (in.seconds - (r.validations + 1) * validation) / r.step_seconds);
     if (in.epochs > 0) steps = in.epochs * std::floor(per_epoch);
     if (in.steps > 0) steps = in.steps;
     r.steps = int(std::clamp(steps, 1.0, 1e9));
@@ -124,6 +128,7 @@ static void choose_regularization(const RuleInputs& in, TextRecipe& r) {
     const double tokens = tokens_of(in, r.vocab_size);
     double dropout =
         0.1 * std::log2(std::max(r.epochs, 0.1) / 4) + 0.05 * std::log2(block_parameters(r.shape) / tokens);
+    if (r.epochs <= 1) dropout = 0;
     if (r.shape.channels <= 128) dropout /= 2;
     dropout = std::clamp(dropout, 0.0, 0.5);
     r.dropout = float(std::round(100 * dropout) / 100);
@@ -193,6 +198,18 @@ static size_t best_of(const RuleInputs& in, const std::vector<TextRecipe>& all, 
     return best;
 }
 
+// Halves a free batch until the time has room for 16 steps: one step of a large batch teaches nothing.
+// Returns whether it did.
+static bool make_room_for_steps(const RuleInputs& in, TextRecipe& r) {
+    if (in.batch || in.tokens_per_step || in.steps > 0 || in.epochs > 0) return false;
+    const int before = r.batch;
+    while (r.batch % 2 == 0 && r.shape.tokens_per_step > 256 && 16 * r.step_seconds > 0.9 * in.seconds) {
+        r.batch /= 2, r.shape.tokens_per_step /= 2;
+        r.step_seconds /= 2;  // about
+    }
+    return r.batch < before;
+}
+
 TextRecipe adapt(const RuleInputs& in, TextRecipe chosen) {
     fit_batch(in, chosen);
     complete(in, chosen);
@@ -205,7 +222,11 @@ TextRecipe choose_for_time(const RuleInputs& in, const StepSeconds& measure) {
     std::vector<TextRecipe> all = candidates_for(in);
     const bool needs_no_time = all.size() == 1 && (in.steps > 0 || in.epochs > 0);
     if (needs_no_time) return complete(in, all[0]), all[0];
-    const auto time = [&](TextRecipe& r) { r.step_seconds = std::max(measure(r), 1e-9); };  // 0: not measured
+    const auto time = [&](TextRecipe& r) {
+        r.step_seconds = std::max(measure(r), 1e-9);  // 0: not measured
+        if (std::isfinite(r.step_seconds) && make_room_for_steps(in, r))
+            r.step_seconds = std::max(measure(r), 1e-9);
+    };
     time(all[0]);
     while (true) {
         TextRecipe recipe;

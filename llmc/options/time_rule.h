@@ -39,7 +39,8 @@ struct TextRecipe {
     int vocab_size = 0;
     int batch = 0;
     int steps = 0;
-    int validations = 0;      // in the run
+    int validations = 0;      // in the run, after the one before the first step
+    int val_batches = -1;     // in a validation; -1: all
     double step_seconds = 0;  // measured; 0: not
     double epochs = 0;        // passes over the text
     float dropout = 0, weight_decay = 0;
@@ -53,7 +54,8 @@ struct TextRecipe {
 // fit in memory.
 using StepSeconds = std::function<double(const TextRecipe&)>;
 
-// Calls measure() for the candidates that it compares, one to five.
+// Calls measure() for the candidates that it compares, one to five, and again for one that is too slow for its
+// batch.
 TextRecipe choose_for_time(const RuleInputs& in, const StepSeconds& measure);
 
 // A recipe that was chosen, with the steps and the regularization for other inputs, such as the number of
@@ -62,6 +64,3 @@ TextRecipe adapt(const RuleInputs& in, TextRecipe chosen);
 
 // Size of the tokenizer for so many bytes of text and a model of that width: 257, bytes, or that of a BPE.
 int choose_vocab_size(uint64_t text_bytes, int channels);
-
-// About as many bytes as a token of a vocabulary of that size has.
-double bytes_per_token(int vocab_size);

@@ -317,17 +317,15 @@ static std::string shown_or_none(const Option& row) {
     return is_default ? "no " + row.dashed() : row.shown();
 }
 
-// Error if an option says how files are read, and there are none to read.
-static void refuse_text_options(const OptionTable& table, const Options& o) {
+// Error if the texts are no texts, or if an option says how files are read, and there are none to read.
+static void refuse_wrong_texts(OptionTable& table, const Options& o) {
     const std::vector<std::string> texts = without_weights(o.text);
     if (!o.is_stories() && std::count(texts.begin(), texts.end(), "stories"))
         fail(
             "--text stories is a generated corpus: give it alone, or write it to a file with make_corpus and "
             "name that file");
     shares_of(o.text);  // an Error if a weight is wrong
-    for (const Option& row : table.rows)
-        if (row.is_fixed && !o.has_text() && !shown_or_none(row).starts_with("no "))
-            fail("%s says how a text is read: name a file or folder with --text", row.shown().c_str());
+    if (!o.has_text()) refuse_text_options(table);
 }
 
 // The texts as whole paths, for comparisons and for messages.
@@ -478,11 +476,17 @@ bool parse_options(int argc, char** argv, Options& o) {
     if (o.retries) o.resume = true, o.start_over = false;
     if (!take_machine_options(table, o.machine)) return false;
     if (o.list_devices || o.self_test || !o.plotted.empty()) return true;
-    if (!o.text.empty() && (o.is_given(o.train_data) || o.is_given(o.val_data)))
-        fail("--text prepares the tokens: leave out -i and -j");
     if (!o.config.empty()) read_options(table, read_text_file(o.config, 1 << 20), o.config, Source::config);
+    // the file of a run on a text names that text and its tokens
+    const bool asks_for_text = !o.text.empty() && o.sources.of(&o.text) == Source::command_line;
+    for (const auto* data : {&o.train_data, &o.val_data})
+        if (asks_for_text && o.sources.of(data) >= Source::config)
+            fail("--text prepares the tokens: leave out -i and -j%s",
+                 o.sources.of(data) == Source::config
+                     ? format_string(", which %s gives", o.config.c_str()).c_str()
+                     : "");
     read_saved_options(table, o);
-    refuse_text_options(table, o);
+    refuse_wrong_texts(table, o);
     choose_length(o);
     if (o.start_over) o.resume = false;
     choose_hellaswag_file(o);

@@ -63,11 +63,6 @@ static uint64_t validation_share(uint64_t bytes, bool tokens_are_bytes) {
                             : std::clamp<uint64_t>(bytes / 40, 1200, 32768);
 }
 
-static double bytes_of_token(const std::string& tokenizer) {
-    const std::optional<BpeOptions> trained = parse_bpe(tokenizer);
-    return tokenizer == "bytes" ? 1 : trained ? bytes_per_token(trained->vocab_size) : 4;
-}
-
 // Bytes of text in a file, decompressed; about, if it has marks or other JSON between the texts, whose share
 // the file's beginning says. Error if it is no file, or not text.
 static uint64_t text_bytes(PreparationOptions& p, const std::string& path) {
@@ -209,8 +204,11 @@ static void write_stories(PreparationOptions& p) {
         Tokenizer tokenizer = train_tokenizer(p.files, p, *bpe);
         corpus.tokenizer = p.out + "/stories_tokenizer.json";
         write_whole_file(corpus.tokenizer, {text_of_tokenizer_json(tokenizer)});
-    } else
+    } else {
         corpus.tokenizer = p.tokenizer;
+        const std::string trained = p.out + "/stories_tokenizer.json";
+        if (!is_same_file(trained, p.tokenizer)) remove_file(trained);
+    }
     corpus.val_tokens = stories_val_tokens;
     p.val_tokens = write_corpus(corpus);
 }
@@ -227,6 +225,7 @@ static std::string complete_preparation(const Options& o, PreparationOptions& p)
     p.val_fraction =
         std::stod(format_string("%.3g", double(share) * bytes_of_token(p.tokenizer) / double(p.text_bytes)));
     if (p.is_chat) p.val_fraction = std::min(p.val_fraction, 0.1);
+    p.chooses_fraction = true;
     refuse_inputs(o.output, found.files);
     return description(p, found.files);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <exception>
 #include <set>
 
@@ -29,6 +30,15 @@ std::optional<BpeOptions> parse_bpe(const std::string& name) {
         fail("--tokenizer %s: give the number of tokens, %d to %d (ids have 16 bits), as in bpe:4096",
              name.c_str(), num_bytes + 1, most_tokens);
     return options;
+}
+
+double bytes_per_token(int vocab_size) {
+    return vocab_size <= num_bytes + 1 ? 1 : 2.6 * std::pow(vocab_size / 4096.0, 0.16);
+}
+
+double bytes_of_token(const std::string& tokenizer) {
+    const std::optional<BpeOptions> trained = parse_bpe(tokenizer);
+    return tokenizer == "bytes" ? 1 : trained ? bytes_per_token(trained->vocab_size) : 4;
 }
 
 // --- the tokens to begin with ---

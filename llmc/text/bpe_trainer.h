@@ -23,6 +23,11 @@ struct BpeOptions {
 // from 257 to 65536 follows.
 std::optional<BpeOptions> parse_bpe(const std::string& name);
 
+// About as many bytes as a token has: of a trained vocabulary of that size; of "bytes", "bpe:4096", or a
+// file.
+double bytes_per_token(int vocab_size);
+double bytes_of_token(const std::string& tokenizer);
+
 // Trains on all of the files, split into documents and words as they will be encoded. All threads take part;
 // their number does not change the tokenizer. Error if the options or the files are wrong, or if a file can
 // be read only once. A text with too few pairs gives a smaller vocabulary, which a line on standard output

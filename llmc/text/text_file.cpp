@@ -284,7 +284,8 @@ std::string read_text_file(const std::string& path, size_t limit) {
 
 // The folder of a run: its logs and its copies of texts are no texts to train on.
 static bool is_run(const std::string& folder) {
-    return file_exists(folder + "/options.toml") && file_exists(folder + "/main.log");
+    return (file_exists(folder + "/options.toml") && file_exists(folder + "/main.log")) ||
+           (file_exists(folder + "/lease.json") && file_exists(folder + "/tokens"));  // one that begins
 }
 
 // Why an entry of a folder is not read; null: it is. Files of the kernel have no size and may block for ever.
