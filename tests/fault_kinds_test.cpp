@@ -318,13 +318,14 @@ TEST(FaultKinds, SpecialFilesInAFolderAreLeftOut) {
     fs::create_symlink("/proc/kmsg", texts + "/kernel");
     fs::create_symlink("loop", texts + "/loop");
     ASSERT_EQ(mkfifo((texts + "/pipe").c_str(), 0600), 0);
+    write_text(temporary_of(texts + "/b.txt"), 100);  // that a killed program left
     write_text(texts + "/turns.txt", 3000);
     const uint64_t text_bytes = fs::file_size(texts + "/turns.txt");
     fs::resize_file(texts + "/turns.txt", uint64_t(200) << 20);  // a hole
     const ProgramResult result = run_program(
         {"timeout", "60", BINARY_DIR "/prepare_data", texts, "--out", folder.path, "--name", "x"});
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.err.find("note: 3 entries were left out of folders"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("note: 4 entries were left out of folders"), std::string::npos) << result.err;
     EXPECT_NE(result.err.find(format_string("turns.txt is not text, but zeros, from byte %llu on",
                                             (unsigned long long)text_bytes)),
               std::string::npos)
@@ -426,28 +427,30 @@ TEST(FaultKinds, ShardsAreKnownUnderAnySpelling) {
 // What a line says of a checkpoint is what the folder holds.
 TEST(FaultKinds, LinesSayWhatHappened) {
     const Data data;
-    for (const bool keeps : {true, false})
-        for (const char* save : {"1", "3", "5"}) {
-            const std::string folder = data / format_string("run_%d_%s", keeps, save);
-            const ProgramResult result =
-                data.run(with({"-o", folder, "-n", save, keeps ? "--keep-best" : "--no-keep-best"},
-                              words_of("-x 5 -s 0 -v 2 -nk 1 --device cpu")));
-            ASSERT_EQ(result.status, 0) << result.err;
-            const size_t line = result.out.find("validation loss: best");
-            int step = -1;
-            ASSERT_NE(line, std::string::npos) << result.out;
-            ASSERT_EQ(sscanf(result.out.c_str() + result.out.find(" at step ", line), " at step %d", &step),
-                      1);
-            EXPECT_EQ(result.out.find(", saved", line) != std::string::npos,
-                      fs::exists(done_path(folder, step)))
-                << result.out;
-            const ProgramResult eval = run_program(
-                {BINARY_DIR "/eval", "-e", folder, "-i", data.val, "-b", "1", "-t", "16", "--device", "cpu"});
-            ASSERT_EQ(eval.status, 0) << eval.err;
-            const bool is_last = step == 5;
-            EXPECT_EQ((eval.out + eval.err).find("the last one, too") != std::string::npos, is_last)
-                << eval.out << eval.err;
-        }
+    int counts[2] = {};
+    for (const char* rate : {"3e-4", "1"})  // the last validation is the best one, or an earlier one
+        for (const char* keeps : {"--keep-best", "--no-keep-best"})
+            for (const char* save : {"1", "3", "5"}) {
+                const std::string folder = data / format_string("run%s_%s_%s", keeps, save, rate);
+                const ProgramResult result = data.run(with({"-o", folder, "-n", save, "-l", rate, keeps},
+                                                           words_of("-x 5 -s 0 -v 2 -nk 2 --device cpu")));
+                ASSERT_EQ(result.status, 0) << result.err;
+                const size_t line = result.out.find("validation loss: best");
+                ASSERT_NE(line, std::string::npos) << result.out;
+                const std::string said = result.out.substr(line);
+                int step = -1;
+                ASSERT_EQ(sscanf(said.c_str() + said.find(" at step "), " at step %d", &step), 1) << said;
+                const bool is_there = fs::exists(done_path(folder, step));
+                EXPECT_NE(said.find(is_there ? ", saved;" : ", not saved;"), std::string::npos) << said;
+                counts[is_there]++;
+                const ProgramResult eval = run_program({BINARY_DIR "/eval", "-e", folder, "-i", data.val,
+                                                        "-b", "1", "-t", "16", "--device", "cpu"});
+                ASSERT_EQ(eval.status, 0) << eval.err;
+                EXPECT_EQ((eval.out + eval.err).find("the last one, too") != std::string::npos, step == 5)
+                    << eval.out << eval.err;
+            }
+    EXPECT_GT(counts[0], 0);
+    EXPECT_GT(counts[1], 0);
 }
 
 // A run that is extended says how its learning rate jumps, and how to continue at the one of its end.

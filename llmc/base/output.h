@@ -7,6 +7,9 @@
 
 #include "llmc/base/file.h"
 
+// Whether files have this name only until they are complete, or to lock others.
+inline bool is_temporary_name(std::string_view name) { return name.find(".vulkan-gpt2.") != name.npos; }
+
 // Whether the file begins with this number, as the files of llm.c do.
 bool begins_with(const std::string& path, int magic);
 

@@ -10,6 +10,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/output.h"
 #include "llmc/base/system_files.h"
 #include "llmc/base/utf8.h"
 #include "llmc/files/checkpoint.h"
@@ -68,7 +69,7 @@ static void link_tokens(const std::string& folder, const std::string& to) {
     for (const std::string& name : names_in(from)) {
         const fs::path file = fs::path(from) / name, link = fs::path(into) / name;
         std::error_code error;
-        const bool is_unfinished = name.find(".vulkan-gpt2.") != name.npos;
+        const bool is_unfinished = is_temporary_name(name);
         if (is_unfinished || fs::exists(link) || !is_regular(file.generic_string())) continue;
         fs::create_hard_link(file, link, error);
         if (error) fs::copy_file(file, link, error);

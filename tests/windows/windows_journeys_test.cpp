@@ -191,3 +191,18 @@ TEST(Windows, HintsNameNoProgramsOfOtherSystems) {
     EXPECT_EQ(result.err.find("iconv"), std::string::npos) << result.err;
     EXPECT_NE(result.err.find("UTF-32"), std::string::npos) << result.err;
 }
+
+// The zip holds the programs, these files and the documents.
+TEST(Windows, TheReadmeOfTheZipKnowsEveryProgramAndLibrary) {
+    const std::string folder = SOURCE_DIR "/cmake/", readme = read_whole_file(folder + "windows/README.txt"),
+                      notices = read_whole_file(folder + "windows/NOTICES.txt"),
+                      package = read_whole_file(folder + "package.cmake");
+    for (const char* words : {"-train --text", "-generate -e", "-eval -e", "-prepare-data", "--export hf",
+                              "-y 1", "-e gpt2 --text", "not signed", "1903", "https://", "docs\\README.md"})
+        EXPECT_NE(readme.find(words), std::string::npos) << words;
+    for (const char* library : {"PCRE2", "zstd", "zlib", "xxHash", "JSON for Modern C++", "toml++",
+                                "mingw-w64", "winpthreads", "libstdc++", "Vulkan-Headers"})
+        EXPECT_NE(notices.find(library), std::string::npos) << library;
+    for (const char* file : {"windows/README.txt", "windows/NOTICES.txt", "README.md", "DIRECTORY docs"})
+        EXPECT_NE(package.find(file), std::string::npos) << file;
+}
