@@ -385,6 +385,30 @@ TEST(DropoutStep, GradientsMatchFiniteDifferences) {
     }
 }
 
+// Whatever memory activations share, the losses are bit-identical.
+TYPED_TEST(TrainStep, ActivationsThatShareMemoryGiveTheSameLosses) {
+    using Real = TypeParam;
+    std::vector<LaunchPad*> places = {nullptr};
+    if (!test_pads().empty()) places.push_back(test_pads()[0].get());
+    for (LaunchPad* pad : places) {
+        const auto losses_with = [&](bool training, Recompute recompute) {
+            GPT2<Real> g(config, pad);
+            initialize_parameters(config, 42, parameter_writer(g));
+            gpt2_allocate(g, B, T, training, recompute);
+            gpt2_set_batch(g, tokens_of(0, 1).data(), tokens_of(0, 2).data(), num_rows, false);
+            gpt2_forward(g, B, T);
+            gpt2_head(g, B, T, 1, Gradients::none);
+            std::vector<float> losses = nans(num_rows);
+            g.memory.download(losses.data(), g.acts.losses, num_rows);
+            return losses;
+        };
+        const std::vector<float> expected = losses_with(true, RECOMPUTE_NOTHING);
+        for (Recompute recompute : {RECOMPUTE_GELU, RECOMPUTE_GELU_AND_LAYERNORM, RECOMPUTE_LAYERS})
+            EXPECT_EQ(losses_with(true, recompute), expected) << recompute;
+        EXPECT_EQ(losses_with(false, RECOMPUTE_NOTHING), expected);
+    }
+}
+
 // Losses of a few steps at a learning rate of 0, whose data are all the same.
 template <class Real>
 static std::vector<float> dropout_losses(LaunchPad* pad, float dropout, int process = 0) {

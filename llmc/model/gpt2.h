@@ -51,8 +51,8 @@ struct GPT2 {
     float gradient_scale = std::is_same_v<Real, fp16> ? LossScaling::first : 1.0f;
     float dropout = 0;  // rate in training, below 1; set it before gpt2_allocate()
 
-    Activations<Real> acts;      // gpt2_allocate(): of the batches for training and evaluation
-    StepStats* stats = nullptr;  // (1) of the current step; likewise
+    Activations<Real> acts;         // gpt2_allocate(): of the batches for training and evaluation
+    StepStats* stats = nullptr;     // (1) of the current step; likewise
     float* token_weight = nullptr;  // (1) tokens of the step / those whose targets count; for training only
 
     // MemoryUse::count: allocates nothing, to compute the memory that the model takes; it can do nothing
