@@ -1,5 +1,5 @@
-// Pictures of curves: llmc/base/svg_plot.h.
-#include "llmc/base/svg_plot.h"
+// Pictures of curves: llmc/run/svg_plot.h.
+#include "llmc/run/svg_plot.h"
 
 #include <gtest/gtest.h>
 

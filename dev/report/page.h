@@ -4,7 +4,7 @@
 #include <string>
 
 #include "dev/report/report_file.h"
-#include "llmc/base/svg_plot.h"
+#include "llmc/run/svg_plot.h"
 
 std::string report_page(const Report& report);
 

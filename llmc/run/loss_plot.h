@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "llmc/base/svg_plot.h"
+#include "llmc/run/svg_plot.h"
 #include "llmc/options/train_options.h"
 
 // What a log says of a validation beside its loss; NaN: nothing.

@@ -1,4 +1,4 @@
-#include "llmc/base/svg_plot.h"
+#include "llmc/run/svg_plot.h"
 
 #include <algorithm>
 #include <cmath>
