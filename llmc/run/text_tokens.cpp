@@ -65,7 +65,7 @@ static uint64_t validation_share(uint64_t bytes, bool tokens_are_bytes) {
 
 // Bytes of text in a file, decompressed; about, if it has marks or other JSON between the texts, whose share
 // the file's beginning says. Error if it is no file, or not text.
-static uint64_t text_bytes(PreparationOptions& p, const std::string& path) {
+static uint64_t text_bytes(const PreparationOptions& p, const std::string& path) {
     if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
         fail("--text %s is a pipe or a device: save its text in a file", path.c_str());
     TextBlock first;
@@ -73,10 +73,7 @@ static uint64_t text_bytes(PreparationOptions& p, const std::string& path) {
     Tokenizer as_bytes = open_tokenizer("bytes");
     const EncodedBlock encoded = encode_block(first, p, as_bytes);
     size_t tokens = encoded.tokens.size();
-    for (const EncodedExample& example : encoded.examples) {
-        tokens += example.tokens.size();
-        p.pack_tokens = std::max(p.pack_tokens, int(example.tokens.size()));
-    }
+    for (const EncodedExample& example : encoded.examples) tokens += example.tokens.size();
     if (tokens == 0 && encoded.skipped_lines) fail("%s", encoded.first_skipped.c_str());
     const double share = first.text.empty() ? 1 : double(tokens) / double(first.text.size());
     TextFile file(path);
@@ -89,9 +86,8 @@ static uint64_t text_bytes(PreparationOptions& p, const std::string& path) {
     return std::min(bytes, uint64_t(std::round(share * double(bytes))));
 }
 
-static uint64_t text_bytes(PreparationOptions& p, const FoundText& found) {
+static uint64_t text_bytes(const PreparationOptions& p, const FoundText& found) {
     uint64_t bytes = 0;
-    p.pack_tokens = 0;
     for (const std::string& file : found.files) bytes += text_bytes(p, file);
     if (bytes < least_bytes && !p.is_chat)
         fail("--text %s has %llu bytes of text; training needs at least %llu", joined(p.files, ", ").c_str(),
@@ -151,12 +147,27 @@ static std::vector<PreparationOptions> preparations_of(const Options& o) {
     return sources;
 }
 
-// A sequence holds the longest of the first examples, whose bytes are known.
-static int tokens_to_pack(const Options& o, int longest_bytes) {
+// Tokens of the longest of the first examples; about, of a tokenizer that is not trained yet. Error if the
+// template is not understood.
+static double longest_example(const PreparationOptions& p, const FoundText& found) {
+    const bool is_trained = !parse_bpe(p.tokenizer);
+    Tokenizer tokenizer = open_tokenizer(is_trained ? p.tokenizer : "bytes");
+    take_template(p, tokenizer);
+    size_t longest = 0;
+    for (const std::string& file : found.files) {
+        TextBlock first;
+        TextReader({file}, p).next(first);
+        for (const EncodedExample& example : encode_block(first, p, tokenizer).examples)
+            longest = std::max(longest, example.tokens.size() + 1);
+    }
+    return double(longest) / (is_trained ? 1 : bytes_of_token(p.tokenizer));
+}
+
+// Later examples may be a little longer.
+static int tokens_to_pack(const Options& o, double longest) {
     if (o.is_given(o.sequence) && o.sequence > 0) return o.sequence;
-    const double tokens = 1.25 * (1 + longest_bytes / bytes_of_token(tokenizer_name(o)));
     int T = 64;
-    while (T < tokens && T < 1024) T *= 2;
+    while (T < 1.25 * longest && T < 1024) T *= 2;
     return T;
 }
 
@@ -165,13 +176,13 @@ std::vector<uint64_t> count_text_bytes(Options& o) {
         fail("--text -: standard input can be read once: save the text in a file");
     if (o.is_stories()) return {stories_bytes};
     std::vector<uint64_t> bytes;
-    int longest = 0;
+    double longest = 0;
     for (PreparationOptions& p : preparations_of(o)) {
         const FoundText found = find_text(p);
         bytes.push_back(text_bytes(p, found));
         if (!p.is_chat) continue;
         o.of_text.is_chat = true;
-        longest = std::max(longest, p.pack_tokens);
+        longest = std::max(longest, longest_example(p, found));
         if (o.plans_only()) show_example(p, found.files);
     }
     if (o.of_text.is_chat) o.of_text.pack_tokens = tokens_to_pack(o, longest);
