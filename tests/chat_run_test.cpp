@@ -141,6 +141,35 @@ TEST_F(ChatRun, ExportsHaveTheTemplate) {
     EXPECT_TRUE(contains(unknown.err, "has learnt no questions and answers")) << unknown.err;
 }
 
+// The folder of a model with another template, which finetuning keeps if it is understood.
+TEST_F(ChatRun, AnotherModelsTemplate) {
+    ASSERT_EQ(train("2", {"-t", "128"}).status, 0);
+    const std::string hf = folder / "hf", config = hf + "/tokenizer_config.json", tuned = folder / "tuned";
+    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", run, "--export", "hf", hf}).status, 0);
+    const auto finetune = [&](const std::string& chat_template) {
+        nlohmann::json members = read_json_object(config);
+        members["chat_template"] = chat_template;
+        write_whole_file(config, {json_text(members)});
+        return run_program(
+            {bin("train_gpt2"), "-e", hf, "--text", chat, "-o", tuned, "--device", "cpu", "-x", "1"});
+    };
+    const ProgramResult refused = finetune("{% for m in messages %}{{ strftime_now('%d') }}{% endfor %}");
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_TRUE(contains(refused.err, "'strftime_now(' is not understood; name a simple one with --template"))
+        << refused.err;
+    EXPECT_FALSE(file_exists(tuned));
+    const nlohmann::json reference = read_json_object(SOURCE_DIR "/tests/reference/chat_templates.json");
+    const std::string chatml = reference["templates"]["ChatML"];
+    const ProgramResult trained = finetune(chatml);
+    EXPECT_EQ(trained.status, 0) << trained.err;
+    EXPECT_TRUE(contains(trained.out,
+                         "<|im_start|>user\nSay even 0.<|im_end|>\n<|im_start|>assistant\n[even<|im_end|>"))
+        << trained.out;
+    EXPECT_FALSE(contains(trained.out, "are cut")) << trained.out;
+    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", tuned, "--export", "hf", folder / "again"}).status, 0);
+    EXPECT_EQ(read_json_object(folder / "again/tokenizer_config.json")["chat_template"], chatml);
+}
+
 // The tokens of the export's template are those of the shards, by transformers if it is there.
 TEST_F(ChatRun, TransformersMakesTheSameTokens) {
     const char* named = getenv("LLMC_TEST_PYTHON");
