@@ -356,11 +356,11 @@ TYPED_TEST(FusedClassifierTyped, IgnoresTargets) {
                 expect_close("losses", on_device.values(), losses);
                 const std::vector<float> got = logits.values();
                 if (shape.V > 1) expect_close("gradients", got, gradients, tolerance<Real>());
-                for (int row = 0; row < shape.num_rows; row++)
-                    if (some[row] != c.targets[row])
-                        EXPECT_EQ(std::count(got.begin() + long(row) * shape.Vp,
-                                             got.begin() + long(row + 1) * shape.Vp, 0.0f),
-                                  shape.Vp);
+                for (int row = 0; row < shape.num_rows; row++) {
+                    if (some[row] == c.targets[row]) continue;
+                    const auto first = got.begin() + std::ptrdiff_t(row) * shape.Vp;
+                    EXPECT_EQ(std::count(first, first + shape.Vp, 0.0f), shape.Vp);
+                }
             });
     }
 }
