@@ -320,6 +320,23 @@ TEST(VulkanFaults, TrainsWithLittleMemoryThatTheHostSees) {
     unsetenv("LAUNCHPAD_STAGED");
 }
 
+// Neither heap holds the run alone.
+TEST(VulkanFaults, TwoHeapsOfTheDeviceAreUsedTogether) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    FaultyDriver driver;
+    const std::string model = "custom:layers=2,heads=2,channels=256,max_seq_len=32,vocab=67";
+    setenv("LAUNCHPAD_STAGED", "1", 1);
+    for (const char* heaps : {"", "64+64"}) {
+        *heaps ? setenv("VULKAN_MEMORY", heaps, 1) : unsetenv("VULKAN_MEMORY");
+        const ProgramResult result = run_program({program, "-i", driver.train, "-j", driver.val, "-x", "3",
+                                                  "-s", "0", "-e", model, "-b", "3", "-t", "17", "--device",
+                                                  device(), "-o", driver / ("heaps" + std::string(heaps))});
+        EXPECT_EQ(result.status, 0) << result.out << result.err;
+    }
+    expect_same_files(driver / "heaps", driver / "heaps64+64", 3);
+    for (const char* name : {"VULKAN_MEMORY", "LAUNCHPAD_STAGED"}) unsetenv(name);
+}
+
 // One line each, whether the plan or an allocation finds that memory is short, in either mode.
 TEST(VulkanFaults, TooLittleMemoryOfTheDeviceIsOneLine) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";

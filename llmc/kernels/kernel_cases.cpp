@@ -328,7 +328,7 @@ template <class Real>
 static bool fits_tile(const LaunchPad& pad, const std::string& version, GemmShape gemm, Tile tile) {
     if (!is_tensor_core_gemm(version)) {
         const uint32_t block = version.ends_with('3') && tile.m == 32 ? 256 : uint32_t(tile.m * tile.n);
-        return tile.m > 16 || fits_block(pad, block);
+        return tile.m > 16 || version == "matmul4" || fits_block(pad, block);
     }
     if (!gemm_fragment<Real>(pad)) return false;
     const std::vector<Tile> same = interchangeable_tiles<Real>(pad, gemm, {tile, 1, gemm.K}, true);

@@ -62,17 +62,20 @@ struct TypeCheck {
             print_line(stdout, "run %s", name.c_str());
             if (!references[i]) {
                 references[i] = std::make_unique<Operands>(nullptr);
-                cases[i].layer_run.prepare (*references[i])();
+                const auto run_on_host = cases[i].layer_run.prepare(*references[i]);
+                run_on_host();
             }
             largest = std::max(largest, check_run(pad, cases[i], *run, *references[i]).largest);
         }
         if (largest < 0) fail("no row of the table of kernels has this version");
         return largest;
     }
-    std::string timed_rate(const std::string& name) {
+    std::string timed_rate(const std::string& name) try {
         for (const KernelCase& c : timed)
             if (const auto run = find_run(c, name); run && run->fits(pad)) return rate_of(pad, c, *run);
         return "";
+    } catch (const OutOfDeviceMemory&) {
+        return "too little memory to time it";
     }
     // Prints lines that the parent reads.
     void check(const std::vector<std::string>& names) {
@@ -116,7 +119,7 @@ static void check_in_child(const std::vector<std::string>& words) {
 
 void begin_self_test(char** argv) {
     const std::filesystem::path path = program_path();  // empty: unknown
-    const bool has_loader = !path.empty() && path.filename() != std::filesystem::path(argv[0]).filename();
+    const bool has_loader = !path.empty() && path.stem() != std::filesystem::path(argv[0]).stem();
     if (!has_loader) program = path.empty() ? argv[0] : path.generic_string();
     if (!argv[1] || strcmp(argv[1], child_option) != 0) return;
     try {

@@ -5,6 +5,7 @@
 //     VULKAN_MEMORY=64:16                 the device has 64 MiB, of which the host sees 16: allocations
 //     beyond
 //                                         that fail, as on a discrete GPU
+//     VULKAN_MEMORY=64+32                 two heaps that only the device sees, and one of the host's
 //     VULKAN_MEMORY=64:16:host            what the host sees is a heap of the host's, of 16 MiB
 //     VULKAN_WATCHDOG=2000                a submission that takes more than 2000 ms loses the device; the log
 //                                         then has the longest, in ms
@@ -113,24 +114,34 @@ struct LimitedMemory {
     uint64_t device = 0, visible = 0;  // MiB; 0: no limit
     uint64_t used = 0, visible_used = 0;
     bool has_host_heap = false;
+    uint64_t second = 0, second_used = 0;  // of the second heap that only the device sees
     struct Allocation {
         uint64_t bytes;
-        bool is_visible;
+        bool is_visible, is_second;
     };
     std::map<VkDeviceMemory, Allocation> allocations;
 
     LimitedMemory() {
         const char* text = getenv("VULKAN_MEMORY");
         unsigned long of_device = 0, of_host = 0;
-        if (!text || sscanf(text, "%lu:%lu", &of_device, &of_host) != 2) return;
+        if (text && sscanf(text, "%lu+%lu", &of_device, &of_host) == 2) {
+            second = of_host << 20;
+            of_host = 1 << 20;
+        } else if (!text || sscanf(text, "%lu:%lu", &of_device, &of_host) != 2) {
+            return;
+        }
         device = of_device << 20;
         visible = of_host << 20;
-        has_host_heap = strstr(text, ":host");
+        has_host_heap = second || strstr(text, ":host");
     }
     bool holds(const Allocation& a) const {
+        if (a.is_second) return second_used + a.bytes <= second;
+        if (second && a.is_visible) return true;
         return used + a.bytes <= device && (!a.is_visible || visible_used + a.bytes <= visible);
     }
     void add(const Allocation& a, int64_t sign) {
+        if (a.is_second) second_used += uint64_t(sign) * a.bytes;
+        if (second && (a.is_second || a.is_visible)) return;
         used += uint64_t(sign) * a.bytes;
         if (a.is_visible) visible_used += uint64_t(sign) * a.bytes;
     }
@@ -279,18 +290,23 @@ static VKAPI_ATTR void VKAPI_CALL get_memory_properties(VkPhysicalDevice physica
     p.memoryHeaps[1] = {limited.visible, 0};
     p.memoryTypes[1].heapIndex = 1;
     p.memoryTypes[1].propertyFlags &= ~VkMemoryPropertyFlags(VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
+    if (!limited.second) return;
+    p.memoryHeaps[0].size = limited.device;
+    p.memoryHeaps[p.memoryHeapCount++] = {limited.second, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT};
+    p.memoryTypes[p.memoryTypeCount++] = {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 2};
 }
 
 static VKAPI_ATTR void VKAPI_CALL get_buffer_requirements(VkDevice device, VkBuffer buffer,
                                                           VkMemoryRequirements* needs) {
     find_next(device).buffer_requirements(device, buffer, needs);
-    needs->memoryTypeBits = 3;
+    needs->memoryTypeBits = limited.second ? 7 : 3;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice device, const VkMemoryAllocateInfo* info,
                                                       const VkAllocationCallbacks* allocator,
                                                       VkDeviceMemory* memory) {
-    const LimitedMemory::Allocation asked = {info->allocationSize, info->memoryTypeIndex == 1};
+    const LimitedMemory::Allocation asked = {info->allocationSize, info->memoryTypeIndex == 1,
+                                             info->memoryTypeIndex == 2};
     if (!limited.holds(asked)) {
         counts.fired = true;
         ruin(memory);
