@@ -46,7 +46,7 @@ TEST(UntrustedFolder, FilesThatAreLinksAreReplacedAndNotFollowed) {
         const std::string run = data / (resume ? "resumed" : "new");
         fs::create_directory(run);
         for (const auto& [name, content] : before)
-            for (const std::string suffix : {std::string(), std::string(temporary_suffix)})
+            for (const std::string& suffix : {std::string(), std::string(temporary_suffix)})
                 if (name.find("tensorboard") == std::string::npos)
                     fs::create_symlink(data / ("victim/" + name), run + "/" + name + suffix);
         const ProgramResult result =
