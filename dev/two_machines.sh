@@ -73,7 +73,8 @@ with open(sys.argv[1], "wb") as file:
     file.write(struct.pack(f"<{len(tokens)}H", *tokens))
 PYTHON
     options=(-i "$folder/train.bin" -e custom:layers=6,heads=6,channels=384,max_seq_len=128,vocab=67 -t 64
-        -b 2 -x 10 --device cpu --threads 1 "${options[@]}")
+        -b 2 --device cpu --threads 1 "${options[@]}")
+    [[ -n $fault || " ${options[*]} " == *" -x "* ]] || options+=(-x 10)
 fi
 
 # Prints the losses of main.log.

@@ -127,7 +127,7 @@ TEST(Limits, OfTheProcessAreKnownToOtherPrograms) {
         {"generate text " + large, "0.9 GiB"},
         {"eval -i x.bin -b 1 -t 1 " + large, "0.6 GiB"},
         {"train_gpt2 --export gguf x.gguf " + large, "0.6 GiB"},
-        {"eval -i x.bin -b 64 -t 128 " + small, "0.5 GiB"},
+        {"eval -i x.bin -b 128 -t 256 " + small, "0.5 GiB"},
         {"generate --samples 512 text " + small, "1.5 GiB"},
     };
     for (const auto& [command, bytes] : needs) {

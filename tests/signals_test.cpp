@@ -375,15 +375,15 @@ TEST_F(Signals, WhatTheParentIgnoresStaysIgnored) {
 // The run is busy with a long micro-batch when both arrive: only the second one ends it at once.
 TEST_F(Signals, ASecondSigintEndsAtOnce) {
     const std::string script =
-        "\"$@\" & pid=$!; until grep -q micro-batch \"$0\"; do sleep 0.05; done; kill -INT $pid; sleep 0.3; "
+        "\"$@\" & pid=$!; until grep -q micro-batch \"$0\" || ! kill -0 $pid; do sleep 0.05; done; kill -INT $pid; sleep 0.3; "
         "kill -0 $pid && echo alive; kill -INT $pid; wait $pid; echo status $?";
     const std::string log = data / "log";
     std::vector<std::string> options = {"bash", "-c", "set -m; exec >\"$0.out\"; { " + script + "; }", log};
-    const std::vector<std::string> train = command(data, run);
+    const std::vector<std::string> train =
+        with(command(data, run),
+             {"-e", "custom:layers=6,heads=8,channels=512,max_seq_len=1024,vocab=67", "-t", "1024"});
     options.insert(options.end(), {"bash", "-c", "exec \"$@\" >\"$0\"", log});
     options.insert(options.end(), train.begin(), train.end());
-    options.insert(options.end(),
-                   {"-e", "custom:layers=6,heads=8,channels=512,max_seq_len=1024,vocab=67", "-t", "1024"});
     const auto start = std::chrono::steady_clock::now();
     run_program(options);
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));

@@ -58,11 +58,10 @@ uint64_t available_memory(const std::string& root = "");
 // limit.
 int cpu_quota(const std::string& root = "");
 
-// What this process has had of the CPUs so far, and how often the system took one from it for another
-// program.
+// Seconds of CPU time so far: of this process, of everything that runs on the machine, and of idle CPUs. The
+// last two are 0 except on Linux.
 struct CpuUse {
-    double seconds = 0;
-    uint64_t preemptions = 0;  // 0 on macOS and Windows
+    double own = 0, all = 0, idle = 0;
 };
 CpuUse cpu_use();
 

@@ -103,16 +103,22 @@ std::string cache_folder() {
     return !cache.empty() ? cache : home.empty() ? "" : home + "/.cache";
 }
 
+// Source: proc(5), /proc/stat. Time that a hypervisor gives to other machines counts as used.
 CpuUse cpu_use() {
     rusage use = {};
     getrusage(RUSAGE_SELF, &use);
     const auto seconds = [](const timeval& time) {
         return double(time.tv_sec) + 1e-6 * double(time.tv_usec);
     };
-    CpuUse found = {.seconds = seconds(use.ru_utime) + seconds(use.ru_stime)};
-#ifndef __APPLE__  // which also counts the ends of time slices
-    found.preemptions = uint64_t(use.ru_nivcsw);
-#endif
+    CpuUse found = {.own = seconds(use.ru_utime) + seconds(use.ru_stime)};
+    std::ifstream file("/proc/stat");
+    std::string name;
+    double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, irq = 0, softirq = 0, steal = 0;
+    if (file >> name >> user >> nice >> system >> idle >> waiting >> irq >> softirq >> steal) {
+        const double tick = 1.0 / double(sysconf(_SC_CLK_TCK));
+        found.all = (user + nice + system + irq + softirq + steal) * tick;
+        found.idle = (idle + waiting) * tick;
+    }
     return found;
 }
 

@@ -1,7 +1,5 @@
 // What --dry-run prints in addition to the plan: operations, and time from a few steps that change nothing.
 #pragma once
-#include <omp.h>
-
 #include <cstdio>
 
 #include "llmc/base/clock.h"
@@ -56,14 +54,12 @@ double step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
     return one + std::max(two - one, 0.0) * (n - 1);
 }
 
-// Prints a note if other programs had CPUs that the steps since `before` asked for.
+// Prints a note if other programs had CPUs that the steps since `before` could have used.
 inline void note_other_programs(const LaunchPad* pad, const CpuUse& before) {
     const CpuUse use = cpu_use();
-    const double seconds = use.seconds - before.seconds;
-    const int own_threads = omp_get_max_threads();  // more of them than CPUs take turns
-    const double usual = 50;                        // a second, of the system itself
-    if ((pad && pad->device().is_gpu()) || own_threads > online_cpus()) return;
-    if (double(use.preemptions - before.preemptions) > usual * std::max(seconds, 0.1))
+    const double all = use.all - before.all, others = all - (use.own - before.own);
+    const bool are_busy = use.idle - before.idle < 0.1 * all;
+    if ((!pad || !pad->device().is_gpu()) && are_busy && others > 0.15 * all)
         printf(
             "note: other programs use the CPUs, too: without them, a step takes less than the time below\n");
 }
