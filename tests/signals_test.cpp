@@ -375,8 +375,8 @@ TEST_F(Signals, WhatTheParentIgnoresStaysIgnored) {
 // The run is busy with a long micro-batch when both arrive: only the second one ends it at once.
 TEST_F(Signals, ASecondSigintEndsAtOnce) {
     const std::string script =
-        "\"$@\" & pid=$!; until grep -q micro-batch \"$0\" || ! kill -0 $pid; do sleep 0.05; done; kill -INT $pid; sleep 0.3; "
-        "kill -0 $pid && echo alive; kill -INT $pid; wait $pid; echo status $?";
+        "\"$@\" & pid=$!; until grep -q micro-batch \"$0\" || ! kill -0 $pid; do sleep 0.05; done; "
+        "kill -INT $pid; sleep 0.3; kill -0 $pid && echo alive; kill -INT $pid; wait $pid; echo status $?";
     const std::string log = data / "log";
     std::vector<std::string> options = {"bash", "-c", "set -m; exec >\"$0.out\"; { " + script + "; }", log};
     const std::vector<std::string> train =
