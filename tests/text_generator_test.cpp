@@ -14,8 +14,8 @@ static std::vector<float> logits_after(GPT2<Real>& g, const std::vector<int>& to
     gpt2_forward(g, 1, T);
     std::vector<float> logits(V);
     gpt2_head(g, 1, T, 1, Gradients::none, [&](int first, int) {
-        g.memory.download_floats(logits.data(), g.acts.logits + size_t(T - 1 - first) * g.config.padded_vocab_size,
-                                 V);
+        g.memory.download_floats(logits.data(),
+                                 g.acts.logits + size_t(T - 1 - first) * g.config.padded_vocab_size, V);
     });
     return logits;
 }

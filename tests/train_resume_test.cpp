@@ -70,17 +70,17 @@ TEST(Resume, IsBitIdentical) {
         std::vector<std::string> options;
         bool on_device = false;  // whose kernels take long to compile
     };
-    const std::vector<Case> cases = {{"fp32", {}},
-                                     {"bf16", {"--precision", "bf16"}, true},
-                                     {"bf16 without master weights", {"--precision", "bf16", "-w", "0"}},
-                                     {"fp16", {"--precision", "fp16"}},
-                                     {"dropout", {"--dropout", "0.2"}, true},
-                                     {"outliers", {"-sl", "3", "-sg", "3"}},
-                                     {"muon", {"--optimizer", "muon"}},
-                                     {"muon in bf16", {"--optimizer", "muon", "--precision", "bf16"}},
-                                     {"muon in fp16 without master weights",
-                                      {"--optimizer", "muon", "--precision", "fp16", "-w", "0"}},
-                                     {"one batch", {"-a", "1"}}};
+    const std::vector<Case> cases = {
+        {"fp32", {}},
+        {"bf16", {"--precision", "bf16"}, true},
+        {"bf16 without master weights", {"--precision", "bf16", "-w", "0"}},
+        {"fp16", {"--precision", "fp16"}},
+        {"dropout", {"--dropout", "0.2"}, true},
+        {"outliers", {"-sl", "3", "-sg", "3"}},
+        {"muon", {"--optimizer", "muon"}},
+        {"muon in bf16", {"--optimizer", "muon", "--precision", "bf16"}},
+        {"muon in fp16 without master weights", {"--optimizer", "muon", "--precision", "fp16", "-w", "0"}},
+        {"one batch", {"-a", "1"}}};
     const std::string a = data / "a", b = data / "b";
     for (const std::string& where : devices())
         for (const Case& c : cases) {

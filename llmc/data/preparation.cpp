@@ -538,9 +538,9 @@ void prepare_tokens(PreparationOptions options) {
                         {staged, prefix + "_train", options.shard_tokens}};
     if (options.is_chat) pack_examples(work, options);
     if (options.val_fraction > 0 && !options.is_chat)
-        work.draw.emplace(
-            tokenizers[0], draw_options(options, reader),
-            [&](bool validates, auto tokens) { (validates ? work.val : work.train).add(tokens); });
+        work.draw.emplace(tokenizers[0], draw_options(options, reader), [&](bool validates, auto tokens) {
+            (validates ? work.val : work.train).add(tokens);
+        });
     add_files(work, reader, tokenizers);
     if (work.draw) work.draw->finish();
     if (options.is_chat) finish_examples(work);

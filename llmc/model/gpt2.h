@@ -329,8 +329,8 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
             .accumulate = accumulate, .packed = packed[FC]});
         layernorm_backward<Real>(g.pad, {
             .dinp = a.dresidual2, .dweight = g.grad(LN2W, l), .dbias = g.grad(LN2B, l),
-            .added = acts.dresidual, .dout = acts.dinp, .inp = a.residual2, .weight = g.weight(LN2W, l), .mean = a.ln2_mean,
-            .rstd = a.ln2_rstd, .num_rows = num_rows, .C = C});
+            .added = acts.dresidual, .dout = acts.dinp, .inp = a.residual2,
+            .weight = g.weight(LN2W, l), .mean = a.ln2_mean, .rstd = a.ln2_rstd, .num_rows = num_rows, .C = C});
         if (drops) {
             dattention = a.ddropped_attention;
             gpt2_dropout(g, acts, dattention, a.dresidual2, dropout_site(DROPOUT_ATTENTION, l), num_rows);
@@ -349,8 +349,8 @@ void gpt2_backward(GPT2<Real>& g, int B, int T, Gradients gradients,
             .accumulate = accumulate, .packed = packed[QKV]});
         layernorm_backward<Real>(g.pad, {
             .dinp = acts.dresidual, .dweight = g.grad(LN1W, l), .dbias = g.grad(LN1B, l),
-            .added = a.dresidual2, .dout = acts.dinp, .inp = acts.layer_input(l), .weight = g.weight(LN1W, l), .mean = a.ln1_mean,
-            .rstd = a.ln1_rstd, .num_rows = num_rows, .C = C});
+            .added = a.dresidual2, .dout = acts.dinp, .inp = acts.layer_input(l),
+            .weight = g.weight(LN1W, l), .mean = a.ln1_mean, .rstd = a.ln1_rstd, .num_rows = num_rows, .C = C});
         if (after_layer) after_layer(l);
     }
     if (drops) gpt2_dropout(g, acts, acts.dresidual, acts.dresidual, DROPOUT_EMBEDDING, num_rows);

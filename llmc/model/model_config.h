@@ -47,7 +47,7 @@ enum ParameterTensor {
 struct ParameterInfo {
     const char* name;                           // llm.c's short name
     bool per_layer;                             // the first dimension is L, before these
-    Dimension rows, columns;                       // linear weights are (out, in); a vector has one row
+    Dimension rows, columns;                    // linear weights are (out, in); a vector has one row
     bool is_matrix() const { return rows.of; }  // embeddings and matrices decay, as in llm.c
 };
 extern const ParameterInfo parameter_info[NUM_PARAMETER_TENSORS];

@@ -54,8 +54,8 @@ struct TextRecipe {
 // fit in memory.
 using StepSeconds = std::function<double(const TextRecipe&)>;
 
-// Calls measure() for the candidates that it compares, one to five, and again for one that is too slow for its
-// batch.
+// Calls measure() for the candidates that it compares, one to five, and again for one that is too slow for
+// its batch.
 TextRecipe choose_for_time(const RuleInputs& in, const StepSeconds& measure);
 
 // A recipe that was chosen, with the steps and the regularization for other inputs, such as the number of

@@ -28,8 +28,8 @@ void batch_losses(GPT2<Real>& g, int B, int T, const std::vector<int>& inputs,
     g.memory.download(losses.data(), g.acts.losses, losses.size());
 }
 
-// Calls add(target, loss) for each token that counts and is not ignored. next(inputs, targets, counts) fills a
-// batch (B,T) and says of each row how many of its first tokens count, or returns false.
+// Calls add(target, loss) for each token that counts and is not ignored. next(inputs, targets, counts) fills
+// a batch (B,T) and says of each row how many of its first tokens count, or returns false.
 template <class Real, class Next, class Add>
 void for_each_loss(GPT2<Real>& g, int B, int T, const Next& next, const Add& add,
                    const std::function<void(int first_row, int num_rows)>& inspect = nullptr) {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "llmc/run/svg_plot.h"
 #include "llmc/options/train_options.h"
+#include "llmc/run/svg_plot.h"
 
 // What a log says of a validation beside its loss; NaN: nothing.
 struct ValidationRow {

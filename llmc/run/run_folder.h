@@ -11,7 +11,8 @@
 #include "llmc/run/lease.h"
 
 // A lock and a lease on the folder until the object goes. Another program that opens the same folder, on this
-// or another machine, gets an Error. If the folder is renamed, this program's files stay in it (HeldFolder), and another program may use the path.
+// or another machine, gets an Error. If the folder is renamed, this program's files stay in it (HeldFolder),
+// and another program may use the path.
 struct RunFolder {
     // Creates and locks the folder; waits up to two seconds for a program that is exiting. Then finishes what
     // a killed program began: moving an earlier run aside, writing or deleting a checkpoint.

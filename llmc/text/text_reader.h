@@ -1,6 +1,7 @@
 // Text files in blocks that several threads can tokenize independently: the concatenated tokens of the blocks
 // are the tokens of the whole text. Files are plain text or JSONL, which has a JSON object on each line; some
-// of its fields are the text of a document, or questions and answers. text_file.h says which files can be read.
+// of its fields are the text of a document, or questions and answers. text_file.h says which files can be
+// read.
 #pragma once
 #include <cstdint>
 #include <set>
