@@ -80,16 +80,19 @@ inline std::vector<std::string> words_of(const std::string& text) {
     std::istringstream words(text);
     return {std::istream_iterator<std::string>(words), {}};
 }
-// Both; options of the first, with their values, give way to those of the same name in the second.
+// Both; options of the first, with their values, give way to those of the same name in the second. After
+// mpirun's ":", another command begins.
 inline std::vector<std::string> with(const std::vector<std::string>& options,
                                      const std::vector<std::string>& more) {
     const auto is_option = [](const std::string& word) {
         return word.size() > 1 && word[0] == '-' && (word[1] == '-' || isalpha(uint8_t(word[1])));
     };
     std::vector<std::string> all;
+    const auto colon = std::find(options.rbegin(), options.rend(), ":");
+    const size_t first = more.empty() || more[0] == ":" ? options.size() : size_t(options.rend() - colon);
     for (size_t i = 0; i < options.size(); i++) {
-        const bool gives_way =
-            is_option(options[i]) && std::find(more.begin(), more.end(), options[i]) != more.end();
+        const bool gives_way = i >= first && is_option(options[i]) &&
+                               std::find(more.begin(), more.end(), options[i]) != more.end();
         if (!gives_way) all.push_back(options[i]);
         if (gives_way && i + 1 < options.size() && !is_option(options[i + 1])) i++;
     }
