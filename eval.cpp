@@ -271,6 +271,7 @@ static int usual_sequence(const EvalOptions& options, TrainedModel& model) {
     size_t longest = 0;
     for (const EncodedExample& example : encode_block(block, text, *model.tokenizer).examples)
         longest = std::max(longest, example.tokens.size() + 1);
+    if (longest == 0) return model.positions();
     return std::min(model.positions(), int(ceil_div(longest, 64) * 64));
 }
 

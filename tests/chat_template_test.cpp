@@ -175,28 +175,29 @@ TEST(ExamplePacker, CutsNothingThatFits) {
             targets += count[i] ? '1' : '.';
         }
     };
-    packer.add(example(3, 1, 1));  // and end-of-text: half of a sequence
-    packer.add(example(3, 2, 2));  // the other half, exactly
-    packer.add(example(5, 3, 1));  // leaves two
-    packer.add(example(7, 4, 7));  // a whole one
-    packer.add(example(9, 5, 1));  // too long for one
+    packer.add(example(3, 1, 1));    // and end-of-text: half of a sequence
+    packer.add(example(3, 2, 2));    // the other half, exactly
+    packer.add(example(5, 3, 1));    // leaves two
+    packer.add(example(7, 4, 7));    // a whole one
+    packer.add(example(9, 5, 1));    // too long for one: loses the beginning of its question
+    packer.add(example(12, 6, 10));  // loses the end of its answer
     packer.finish();
     EXPECT_EQ(tokens,
               "01110222"
               "03333300"
               "04444444"
               "05555555"
-              "55000000"
+              "06666666"
               "0");
     EXPECT_EQ(targets,
               "...11.11"
               "1....11."
               ".1111111"
-              "1......."
-              ".11....."
+              "1......1"
+              "1..11111"
               ".");
-    EXPECT_EQ(packer.cut, 1u);
-    EXPECT_EQ(packer.examples, 5u);
+    EXPECT_EQ(packer.cut, 2u);
+    EXPECT_EQ(packer.examples, 6u);
 }
 
 // Questions that repeat are on one side, and the share is exact to a block.

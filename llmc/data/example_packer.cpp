@@ -15,14 +15,18 @@ void ExamplePacker::put_ends(uint64_t count) {
 }
 
 void ExamplePacker::add(const EncodedExample& example) {
-    const uint64_t length = 1 + example.tokens.size(), left = T - tokens % T;
-    if (length > left && left < T) put_ends(left);
+    const uint64_t all = example.tokens.size(), size = std::min(all, T - 1), left = T - tokens % T;
+    if (1 + size > left && left < T) put_ends(left);
     put_ends(1);
-    take(example.tokens, example.targets);
-    tokens += example.tokens.size();
+    // half of a sequence is for the question, or what the answer leaves
+    const uint64_t in_question = example.question - std::min<uint64_t>(example.question, size / 2);
+    const uint64_t first = std::min(all - size, in_question);
+    const auto targets = example.targets.begin() + std::ptrdiff_t(first);
+    take(std::span(example.tokens).subspan(first, size), {targets, targets + std::ptrdiff_t(size)});
+    tokens += size;
     examples++;
-    cut += length > T;
-    follows_answer = true;
+    cut += size < all;
+    follows_answer = first + size == all;
 }
 
 void ExamplePacker::end_sequence() { put_ends((T - tokens % T) % T); }

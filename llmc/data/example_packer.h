@@ -1,5 +1,6 @@
 // Questions and answers as sequences for training: the part for validation is drawn, and examples are packed
-// into sequences of T tokens, none of which is cut if it fits.
+// into sequences of T tokens, none of which is cut if it fits. Of a longer one, the end of the question and
+// the beginning of the answer stay.
 #pragma once
 #include <cstdint>
 #include <functional>

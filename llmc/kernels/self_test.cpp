@@ -274,6 +274,7 @@ static void add_versions(const LaunchPad& pad, std::set<std::string>& names) {
 }
 
 bool print_self_test(const std::string& request) {
+    if (program.empty()) fail("--self-test starts this program again: call it by the name of its file");
     const auto pad = open_checked_device(request);
     if (!pad) fail("--self-test checks a Vulkan device, and the CPU was chosen: name one with --device");
     const DeviceInfo device = list_devices().at(size_t(pad->device().index));

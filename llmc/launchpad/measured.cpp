@@ -146,7 +146,9 @@ void LaunchPad::store_checks(const std::map<std::string, bool>& checks) {
 }
 
 void LaunchPad::forget_checks() {
-    std::erase_if(state->measured, [](const auto& m) { return m.first.starts_with(check_mark); });
+    const std::string trial = check_prefix() + MATRIX_TRIAL;  // is no kernel, and its result stays true
+    std::erase_if(state->measured,
+                  [&](const auto& m) { return m.first.starts_with(check_mark) && m.first != trial; });
     write_measured(*state);
 }
 
@@ -155,8 +157,11 @@ bool LaunchPad::check(const std::set<std::string>& versions) {
     LaunchPadState& s = *state;
     if (!s.options.check_versions || s.dry) return false;
     std::set<std::string> unchecked;
-    for (const std::string& version : versions)
-        if (!s.measured.contains(check_prefix() + version)) unchecked.insert(version);
+    for (const std::string& version : versions) {
+        const bool fits_memory =
+            s.has_16bit_storage || version.find("/fp32/") != version.npos;  // else: compile()
+        if (fits_memory && !s.measured.contains(check_prefix() + version)) unchecked.insert(version);
+    }
     if (unchecked.empty()) return false;
     const std::map<std::string, bool> checks = s.options.check_versions(*this, unchecked);
     store_checks(checks);

@@ -133,6 +133,7 @@ static bool are_there(const Options& o, const std::string& stamp, const std::str
 // Of the text, or of each source of a mixture. A blank line ends a document, except in JSONL.
 static std::vector<PreparationOptions> preparations_of(const Options& o) {
     PreparationOptions p = {o.of_text};
+    p.is_chat = false;  // find_text() sees which sources are
     if (p.split == DocumentSplit::automatic && !p.is_jsonl()) p.split = DocumentSplit::blank_line;
     p.tokenizer = tokenizer_name(o, &p.own_template);
     p.out = folder_of(o);
@@ -196,7 +197,8 @@ TextTokens plan_tokens(const Options& o, const std::vector<uint64_t>& text_bytes
     for (const uint64_t bytes : text_bytes) {
         const uint64_t val =
             o.is_stories() ? stories_val_tokens : validation_share(bytes, tokenizer == "bytes");
-        planned.of_sources.push_back(std::max(val, uint64_t(double(bytes) / bytes_each) - val));
+        const auto all = uint64_t(double(bytes) / bytes_each);
+        planned.of_sources.push_back(std::max(val, all - std::min(all, val)));
         planned.train_tokens += planned.of_sources.back();
         planned.val_tokens += val;
         const uint64_t val_bytes = std::min(bytes / 2, uint64_t(double(val) * bytes_each));
@@ -241,16 +243,20 @@ static std::string complete_preparation(const Options& o, PreparationOptions& p)
     return description(p, found.files);
 }
 
-// The tokenizer that is trained on all sources of a mixture; none: there is no mixture, or nothing to train.
+// The tokenizer that is trained on the sources of a mixture, without its questions and answers if it has
+// other texts; none: there is no mixture, or nothing to train.
 static std::optional<Tokenizer> common_tokenizer(const std::vector<PreparationOptions>& sources) {
     const std::optional<BpeOptions> bpe = parse_bpe(sources[0].tokenizer);
     if (sources.size() < 2 || !bpe) return std::nullopt;
+    const auto plain = std::find_if(sources.begin(), sources.end(), [](auto& p) { return !p.is_chat; });
+    const PreparationOptions& read_as = plain == sources.end() ? sources[0] : *plain;
     std::vector<std::string> files;
     for (PreparationOptions p : sources) {
+        if (p.is_chat != read_as.is_chat) continue;
         const FoundText found = find_text(p);
         files.insert(files.end(), found.files.begin(), found.files.end());
     }
-    return train_tokenizer(files, sources[0], *bpe);
+    return train_tokenizer(files, read_as, *bpe);
 }
 
 void prepare_text(const Options& o) {

@@ -140,20 +140,26 @@ struct Expression {
         return all.is_object() ? all.contains(text_of(value))
                                : std::find(all.begin(), all.end(), value) != all.end();
     }
+    // Of at most ten digits, so that sums and remainders are in range.
+    int64_t number_of(const json& value) const {
+        const auto number = value.get<int64_t>();
+        if (std::abs(number) > 9999999999) refuse(std::to_string(number));
+        return number;
+    }
     json sum() {
         json value = postfix();
         for (;;) {
             if (take("+") || take("~")) {
                 const json right = postfix();
                 const bool numbers = value.is_number() && right.is_number();
-                value = numbers ? json(value.get<int>() + right.get<int>())
+                value = numbers ? json(number_of(value) + number_of(right))
                                 : json(text_of(value) + text_of(right));
                 if (value.is_string() && value.get_ref<const std::string&>().size() > max_json_bytes)
                     fail("it makes too long a text");
             } else if (take("%")) {
                 const json right = postfix();
                 if (!value.is_number_integer() || !right.is_number_integer() || right == 0) refuse("%");
-                value = value.get<int>() % right.get<int>();
+                value = number_of(value) % number_of(right);
             } else
                 return value;
         }
@@ -208,6 +214,7 @@ struct Expression {
         const bool negative = take("-");
         const std::string word = name();
         if (word.empty()) refuse(text.substr(at));
+        if (isdigit(uint8_t(word[0])) && word.size() > 9) refuse(word);
         if (isdigit(uint8_t(word[0]))) return (negative ? -1 : 1) * atoi(word.c_str());
         if (word == "true" || word == "True") return true;
         if (word == "false" || word == "False") return false;
