@@ -204,6 +204,7 @@ static Score score(GPT2<Real>& g, Source& sequences, int max_batches,
 }
 
 static void print_score(const Score& score) {
+    if (score.tokens == 0) fail("no token that was read is a target: the answers begin later (-m, -t)");
     const double loss = score.nats / double(score.tokens);
     if (!std::isfinite(loss))
         fail(
@@ -295,7 +296,11 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
     allocate(*g);
     Sequences sequences = {shards, options.batch, options.sequence, config.vocab_size};
     if (!shards.empty()) print_score(score(*g, sequences, options.max_batches, model.tokenizer));
-    if (texts) print_score(score(*g, *texts, options.max_batches, model.tokenizer));
+    if (texts) {
+        Score of_text = score(*g, *texts, options.max_batches, model.tokenizer);
+        if (options.of_text.loss_on_questions) of_text.answers = 0;  // those that count are not answers alone
+        print_score(of_text);
+    }
     if (texts && texts->skipped_lines)
         print_line(stderr, "note: bad lines left out: %llu", (unsigned long long)texts->skipped_lines);
     if (examples.empty()) return;

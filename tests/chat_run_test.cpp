@@ -2,6 +2,10 @@
 // those of the answers, the template travels with the run, and exports have it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <regex>
+
 #include "llmc/base/ignored_target.h"
 #include "llmc/base/json.h"
 #include "llmc/data/dataloader.h"
@@ -225,6 +229,49 @@ TEST_F(ChatRun, TransformersMakesTheSameTokens) {
     framed.insert(framed.end(), e.tokens.begin(), e.tokens.end());
     framed.push_back(uint16_t(tokenizer.end_of_text));
     EXPECT_TRUE(found.starts_with(json_text(nlohmann::json(framed)) + "\n"));
+}
+
+// The plain text keeps its documents, and decides the tokenizer.
+TEST_F(ChatRun, InAMixtureWithPlainText) {
+    const std::string plain = folder / "plain.txt";
+    std::string text;
+    for (int i = 0; i < 1500; i++) text += "Number " + std::to_string(i) + " is next.\n\n";
+    write_whole_file(plain, {text});
+    for (const std::string tokenizer : {"bytes", "bpe:300"}) {
+        const ProgramResult trained =
+            run_program({bin("train_gpt2"), "--text", plain + ":0.5", "--text", chat + ":0.5", "-o",
+                         folder / tokenizer, "-x", "1", "-e", "custom:layers=1,heads=2,channels=32",
+                         "--device", "cpu", "--tokenizer", tokenizer});
+        ASSERT_EQ(trained.status, 0) << trained.err;
+        const TokenShard shard = open_token_shards(folder / (tokenizer + "/tokens/text1_train.bin"))[0];
+        std::vector<uint16_t> tokens(shard.tokens);
+        read_tokens(shard, 0, tokens.size(), tokens.data());
+        const int end = tokenizer == "bytes" ? 256 : 0;
+        EXPECT_GT(std::count(tokens.begin(), tokens.end(), end), 1000) << tokenizer;
+    }
+}
+
+TEST_F(ChatRun, PlansOfSmallFilesAreSmall) {
+    std::string text;
+    for (int i = 0; i < 20; i++) text += line(i) + "\n";
+    write_whole_file(chat, {text});
+    const ProgramResult plan = train("1", {"--dry-run=memory"});
+    EXPECT_EQ(plan.status, 0) << plan.err;
+    EXPECT_FALSE(std::regex_search(plan.out, std::regex("[0-9]{8,} training tokens"))) << plan.out;
+}
+
+// Every sequence of long examples has a target.
+TEST_F(ChatRun, LongExamplesKeepTheirAnswers) {
+    std::string text;
+    for (int i = 0; i < 300; i++)
+        text += R"({"prompt": ")" + std::string(400, char('a' + i % 26)) +
+                R"(", "completion": "yes"})"
+                "\n";
+    write_whole_file(chat, {text});
+    const ProgramResult trained = train("3", {"-t", "64", "-b", "2", "-v", "1", "-m", "2"});
+    EXPECT_EQ(trained.status, 0) << trained.err;
+    EXPECT_TRUE(contains(trained.err + trained.out, "are cut")) << trained.err;
+    EXPECT_FALSE(contains(trained.out, "nan") || contains(trained.out, "loss 0.000000")) << trained.out;
 }
 
 TEST_F(ChatRun, BadLinesAreNamed) {

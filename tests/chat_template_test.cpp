@@ -41,6 +41,7 @@ TEST(Jinja, RefusesByName) {
         {"{{ strftime_now('%d') }}", "'strftime_now(' is not understood"},
         {"{{ raise_exception('Only user') }}", "it says: Only user"},
         {"{{ 1 $ 2 }}", "'$ 2' is not understood"},
+        {"{{ 2147483648 % -1 }}", "'2147483648' is not understood"},
         {"{{ messages['x'][0] }}", "messages['x'][0]"}};
     for (const auto& [source, expected] : cases)
         EXPECT_NE(message_of([&] {

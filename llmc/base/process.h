@@ -1,4 +1,4 @@
-// Programs that tests start: process_posix.cpp, process_windows.cpp.
+// Programs that the self-test of a device, and tests, start: process_posix.cpp, process_windows.cpp.
 #pragma once
 #include <cstdio>
 #include <memory>

@@ -382,7 +382,10 @@ static void refuse_jsonl(const std::string& file) {
     std::string name = compressed ? file.substr(0, file.rfind('.')) : file;
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return tolower(c); });
     if (name.ends_with(".jsonl") || name.ends_with(".ndjson"))
-        fail("%s: name the field of the JSON objects that holds the text, as in --field text", file.c_str());
+        fail(
+            "%s: name the field of the JSON objects that holds the text, as in --field text; questions and "
+            "answers have messages, prompt and completion, or instruction and output",
+            file.c_str());
 }
 
 FoundText find_text(PreparationOptions& options) {

@@ -62,8 +62,7 @@ bool is_mask(const std::string& path);
 void check_tokens(const TokenShard& shard, uint64_t first, std::span<const uint16_t> tokens, int vocab_size);
 
 // Writes a shard piece by piece, and its mask, under temporary names, which finish() replaces. Without
-// targets, all tokens are targets. Error if writing fails, or
-// if there are more than max_shard_tokens.
+// targets, all tokens are targets. Error if writing fails, or if there are more than max_shard_tokens.
 struct TokenShardWriter {
     explicit TokenShardWriter(const std::string& path);
     void add(const uint16_t* tokens, uint64_t count, const std::vector<bool>& targets = {});

@@ -68,8 +68,8 @@ static void refuse_array(std::string_view text, const std::string& path, const c
     text = without_blanks(text);
     if (text.starts_with('[') && without_blanks(text.substr(1)).starts_with('{'))
         fail(
-            "%s is an array of JSON objects: make it JSONL (jq -c %s) and name the field of the text with "
-            "--field%s",
+            "%s is an array of JSON objects: make it JSONL (jq -c %s) and, unless they are questions and "
+            "answers, name the field of the text with --field%s",
             path.c_str(), shell_word(".[]").c_str(), otherwise);
 }
 
