@@ -35,6 +35,7 @@ TEST(Jinja, RefusesByName) {
         {"{% macro f() %}{% endmacro %}", "the statement 'macro' is not understood"},
         {"{% if true %}a", "'endif' is missing"},
         {"{% for m in messages %}", "'endfor' is missing"},
+        {"{% for c in 'ab' %}{% endfor %}", "it is no list"},
         {"{% for m in messages if m %}{% endfor %}", "'for m in messages if m' is not understood"},
         {"{{ 'a'", "'{{ 'a'' does not end"},
         {"{{ messages | tojson }}", "'tojson' is not understood"},
@@ -66,6 +67,13 @@ static std::string template_of(const std::string& text) {
     TemporaryFolder folder;
     write_whole_file(folder / "template", {text});
     return read_chat_template(folder / "template");
+}
+
+// As with lstrip_blocks, which begins at a line's start and not at a tag.
+TEST(Jinja, BlanksBeforeBlocks) {
+    EXPECT_EQ(render_jinja("{{ 'user' }} {% if true %}x{% endif %}", json::object()), "user x");
+    EXPECT_EQ(render_jinja("{% if true %}\n  {% if true %}x{% endif %}{% endif %}", json::object()), "x");
+    EXPECT_EQ(render_jinja("a\n {%+ if true %}b{% endif %}", json::object()), "a\n b");
 }
 
 TEST(ChatTemplate, BuiltIn) {

@@ -79,6 +79,7 @@ TEST(ModelConfig, BadDescriptorsAreExplained) {
                          "d",
                          "d0",
                          "d85",
+                         "d62662665",
                          "d012",
                          "d-1",
                          "d12x",

@@ -120,10 +120,13 @@ static NamedShape shape_of_depth(int depth) {
     for (const NamedShape& shape : named_shapes) {
         if (!std::string_view(shape.name).starts_with("gpt2:")) continue;
         if (depth == shape.layers) return shape;
+        if (depth > shape.layers) {
+            before = shape;
+            continue;
+        }
         const int wider = shape.channels - before.channels, deeper = shape.layers - before.layers;
         const int heads = std::max(1, (before.channels + wider * (depth - before.layers) / deeper) / 64);
-        if (depth < shape.layers) return {"", gpt2_positions, depth, heads, 64 * heads};
-        before = shape;
+        return {"", gpt2_positions, depth, heads, 64 * heads};
     }
     return {};
 }
@@ -134,7 +137,8 @@ static int depth_of(std::string_view text) {
     if (!text.starts_with('d')) return 0;
     int depth = 0;
     const auto [stop, error] = std::from_chars(text.data() + 1, text.data() + text.size(), depth);
-    return error == std::errc() && stop == text.data() + text.size() && text[1] != '0' ? depth : 0;
+    const bool is_number = error == std::errc() && stop == text.data() + text.size() && text[1] != '0';
+    return is_number && depth > 0 ? depth : 0;
 }
 
 ModelConfig parse_descriptor(const std::string& text) {

@@ -255,12 +255,12 @@ static std::string_view without_space(std::string_view text) {
 }
 
 // Removes what lstrip_blocks and {%- remove from the end of a text before a tag.
-static void strip_before(std::string& text, char kind, bool dash) {
-    if (dash) {
+static void strip_before(std::string& text, bool begins_line, char kind, char mark) {
+    if (mark == '-') {
         while (!text.empty() && isspace(uint8_t(text.back()))) text.pop_back();
-    } else if (kind != '{') {
+    } else if (kind != '{' && mark != '+') {
         const size_t end = text.find_last_not_of(" \t");
-        if (end == text.npos || text[end] == '\n') text.resize(end + 1);
+        if (end == text.npos ? begins_line : text[end] == '\n') text.resize(end + 1);
     }
 }
 
@@ -295,7 +295,8 @@ static std::vector<JinjaTag> split_tags(std::string_view source) {
         const size_t end = end_of_tag(source, open, kind);
         std::string_view inside = source.substr(open + 2, end - open - 2);
         JinjaTag tag = {std::string(source.substr(at, open - at)), kind};
-        strip_before(tag.before, kind, inside.starts_with('-'));
+        const bool begins_line = at == 0 || source[at - 1] == '\n';
+        strip_before(tag.before, begins_line, kind, inside.empty() ? '\0' : inside[0]);
         if (inside.starts_with('-') || inside.starts_with('+')) inside.remove_prefix(1);
         at = end + 2;
         if (inside.ends_with('-')) {
@@ -364,6 +365,8 @@ struct JinjaProgram {
         const std::string name(without_space(std::string_view(rest).substr(0, in)));
         const json items =
             runs ? Expression{std::string_view(rest).substr(in + 4), variables}.evaluate() : json();
+        if (!items.is_array() && !items.is_null())
+            fail("'for%s' is not understood: it is no list", printable(rest).c_str());
         const size_t start = ++at, count = items.size();
         for (size_t i = 0; i < count; i++) {
             at = start;
