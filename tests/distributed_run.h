@@ -30,8 +30,8 @@ struct Distributed : testing::Test {
     // `wrapper` is a command that runs the one behind it.
     ProgramResult start(int processes, const std::vector<std::string>& options, const std::string& output,
                         const std::vector<std::string>& wrapper = {}) {
-        std::vector<std::string> command = {"env", "TERM=xterm", "OMPI_ALLOW_RUN_AS_ROOT=1",
-                                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
+        std::vector<std::string> command = {"env", "TERM=xterm", WITHOUT_LEAK_CHECK,
+                                            "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
         command = with(command,
                        {"mpirun", "--oversubscribe", "--bind-to", "none", "-np", std::to_string(processes)});
         command = with(command, {program,
