@@ -265,13 +265,8 @@ static int usual_sequence(const EvalOptions& options, TrainedModel& model) {
         return model.positions();
     const FoundText found = find_text(text);
     if (!text.is_chat) return model.positions();
-    TextReader reader(found.files, text);
-    TextBlock block;
-    reader.next(block);
     take_template(text, *model.tokenizer);
-    size_t longest = 0;
-    for (const EncodedExample& example : encode_block(block, text, *model.tokenizer).examples)
-        longest = std::max(longest, example.tokens.size() + 1);
+    const size_t longest = longest_example(text, found.files, *model.tokenizer);
     if (longest == 0) return model.positions();
     return std::min(model.positions(), int(ceil_div(longest, 64) * 64));
 }

@@ -96,7 +96,7 @@ std::string path_as_listed(const std::string& path);
 bool is_written_in_place(const std::string& path);
 
 // What follows the name of a file while it is written, and the name of what a program locks. Nobody else's
-// files end like this, so that outputs may stand beside files and folders of any name.
+// files end like this, so that files and folders of any name may be next to an output.
 constexpr std::string_view temporary_suffix = ".vulkan-gpt2.tmp", lock_suffix = ".vulkan-gpt2.lock";
 std::string temporary_of(const std::string& path);
 

@@ -1,6 +1,6 @@
 // llm.c's token shards: a header of 256 int32 (magic 20240520, version 1, number of tokens, zeros), then that
 // many uint16 tokens, and nothing after them. prepare_data writes them, the data loader reads them.
-// Beside NAME.bin may be its mask NAME.mask: a header (magic 20260520, version 1, number of tokens, zeros),
+// Next to NAME.bin may be its mask NAME.mask: a header (magic 20260520, version 1, number of tokens, zeros),
 // then a bit per token, the lowest of a byte first. A token whose bit is 0 is no target: a question's.
 #pragma once
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The self-test of a device: before a run takes a version of a kernel for the first time, the version runs on
 // small shapes and is compared with the CPU's, in a child process, since drivers crash and hang. Results are
-// stored beside the pipeline cache, for one device, driver and build (LaunchPad::prepare()).
+// stored next to the pipeline cache, for one device, driver and build (LaunchPad::prepare()).
 #pragma once
 #include <cstdio>
 #include <memory>

@@ -150,18 +150,12 @@ static std::vector<PreparationOptions> preparations_of(const Options& o) {
 
 // Tokens of the longest of the first examples; about, of a tokenizer that is not trained yet. Error if the
 // template is not understood.
-static double longest_example(const PreparationOptions& p, const FoundText& found) {
+static double tokens_of_example(const PreparationOptions& p, const FoundText& found) {
     const bool is_trained = !parse_bpe(p.tokenizer);
     Tokenizer tokenizer = open_tokenizer(is_trained ? p.tokenizer : "bytes");
     take_template(p, tokenizer);
-    size_t longest = 0;
-    for (const std::string& file : found.files) {
-        TextBlock first;
-        TextReader({file}, p).next(first);
-        for (const EncodedExample& example : encode_block(first, p, tokenizer).examples)
-            longest = std::max(longest, example.tokens.size() + 1);
-    }
-    return double(longest) / (is_trained ? 1 : bytes_of_token(p.tokenizer));
+    return double(longest_example(p, found.files, tokenizer)) /
+           (is_trained ? 1 : bytes_of_token(p.tokenizer));
 }
 
 // Later examples may be a little longer.
@@ -183,7 +177,7 @@ std::vector<uint64_t> count_text_bytes(Options& o) {
         bytes.push_back(text_bytes(p, found));
         if (!p.is_chat) continue;
         o.of_text.is_chat = true;
-        longest = std::max(longest, longest_example(p, found));
+        longest = std::max(longest, tokens_of_example(p, found));
         if (o.plans_only()) show_example(p, found.files);
     }
     if (o.of_text.is_chat) o.of_text.pack_tokens = tokens_to_pack(o, longest);

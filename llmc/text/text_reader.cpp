@@ -309,3 +309,15 @@ EncodedBlock encode_block(const TextBlock& block, const TextOptions& options, To
                          encoded.tokens.end());
     return encoded;
 }
+
+size_t longest_example(const TextOptions& options, const std::vector<std::string>& files,
+                       Tokenizer& tokenizer) {
+    size_t longest = 0;
+    for (const std::string& file : files) {
+        TextBlock first;
+        TextReader({file}, options).next(first);
+        for (const EncodedExample& example : encode_block(first, options, tokenizer).examples)
+            longest = std::max(longest, 1 + example.tokens.size());
+    }
+    return longest;
+}

@@ -108,3 +108,8 @@ struct EncodedBlock {
     bool begins_document = false;  // needs end-of-text before it, unless the previous block ended with one
 };
 EncodedBlock encode_block(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer);
+
+// Tokens of the longest of the first examples of each file, with end-of-text; 0: they have none. The
+// tokenizer has taken the template.
+size_t longest_example(const TextOptions& options, const std::vector<std::string>& files,
+                       Tokenizer& tokenizer);
