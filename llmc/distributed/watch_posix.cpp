@@ -449,15 +449,16 @@ void Watch::Thread::lose(const Peer& peer, int error) {
                                                   UNREACHABLE_SECONDS));
 }
 
-// Works while the main thread is anywhere, also where it holds the lock of standard output.
+// Works while the main thread is anywhere, also where it holds the lock of standard output. Its line comes
+// before the others end: the launcher kills this process as soon as one of them has.
 void Watch::Thread::end(const std::string& line) {
-    for (Peer& peer : peers) send(peer, {Note::END, 0, 0, 0});
     if (ftrylockfile(stdout) == 0) fflush(stdout);
     if (!line.empty()) {
         const std::lock_guard lock(mutex);
         const std::string text = printable(line + (advice.empty() ? "" : "; " + advice)) + "\n";
         [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
     }
+    for (Peer& peer : peers) send(peer, {Note::END, 0, 0, 0});
     _exit(1);
 }
 
