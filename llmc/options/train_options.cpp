@@ -124,7 +124,8 @@ static void add_evaluation_options(OptionTable& t, Options& o) {
 static void add_output_options(OptionTable& t, Options& o) {
     t.group = "Output and resume";
     t.add("-o,--output out out-dir output-dir", o.output,
-          "folder of the run; none: nothing is written. Without -y 1, an earlier run moves")
+          "folder of the run; without -y 1, an earlier run in it moves (default: with --text, in runs/; "
+          "else nothing is written)")
         .is(PathKind::file);
     t.add("-n,--checkpoint-every save-every save-steps save-interval", o.checkpoint_every,
           "steps between checkpoints; -1: only at the end; 0: never")
