@@ -120,13 +120,14 @@ TEST(OptionTable, WrongArgumentsGiveOneLine) {
         {{"-c", "0"}, "--count: 0 is not at least 1, or auto"},
         {{"-c", "1073741825"}, "--count: 1073741825 is not at most 1073741824"},
         {{"-c", "1.5"}, "--count: 1.5 is not a whole number in digits"},
-        {{"-c", "0x10"}, "--count: 0x10 is not at least 1, or auto"},
+        {{"-c", "0x10"}, "--count: 0x10 is not a number: give a whole number, at least 1, or auto"},
+        {{"-c", "1e3"}, "--count: 1e3 is not a whole number in digits: write 1000"},
         {{"-c", "010"}, "--count: 010 is not a decimal number: leave out the leading 0"},
-        {{"-c", ""}, "--count: '' is not at least 1, or auto"},
+        {{"-c", ""}, "--count: '' is not a number: give a whole number, at least 1, or auto"},
         {{"-cc", "2147483648"}, "--any: 2147483648 is not a whole number in digits"},
-        {{"--rate", "nan"}, "--rate: nan is not 0 to 1"},
+        {{"--rate", "nan"}, "--rate: nan is not a number: give a number from 0 to 1"},
         {{"--rate", "1,5"}, "--rate: 1,5 is not a number: leave out the marks between its digits"},
-        {{"--precise", "x"}, "--precise: x is not a number"},
+        {{"--precise", "x"}, "--precise: x is not a number: give a number"},
         {{"--precise", "inf"}, "--precise: inf is not a number"},
         {{"-s", "-1"}, "--seed: -1 is not at least 0"},
         {{"-s", "18446744073709551616"}, "--seed: 18446744073709551616 is not at most 18446744073709551615"},
@@ -134,7 +135,7 @@ TEST(OptionTable, WrongArgumentsGiveOneLine) {
         {{"--word", "three"}, "--word: three is not one or two"},
         {{"--colour", "Red"}, "--colour: Red is not red, green or blue"},
         {{"--zero", "2"}, "--zero: 2 is not 0 or 1"},
-        {{"--numbers", "1,,2"}, "--numbers: '' is not 0 to 9"},
+        {{"--numbers", "1,,2"}, "--numbers: '' is not a number: give a whole number from 0 to 9"},
         {{"--unknown", "-c", "0"}, "--count: 0 is not at least 1, or auto"}};
     for (const auto& [arguments, says] : cases)
         EXPECT_EQ(refusal(arguments).find(says), 0u) << refusal(arguments);

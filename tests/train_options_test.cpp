@@ -88,6 +88,9 @@ TEST(TrainOptions, TheScheduleIsWhatItsNameSays) {
     EXPECT_EQ(decay({"-k", "constant"}), std::pair(Schedule::constant, 1.0f));
     EXPECT_EQ(decay({"-k", "linear", "-q", "1"}), std::pair(Schedule::linear, 1.0f));
     EXPECT_EQ(decay({"--optimizer", "muon"}), std::pair(Schedule::cosine, 0.1f));
+    const TemporaryFolder run;  // of a version without -q: it continues as it began
+    std::ofstream(options_path(run.path)) << "lr-scheduler = \"linear\"\n";
+    EXPECT_EQ(decay({"-y", "1", "-o", run.path}), std::pair(Schedule::linear, 1.0f));
     EXPECT_EQ(decay({"--optimizer", "muon", "-k", "linear"}), std::pair(Schedule::linear, 0.1f));
 }
 

@@ -623,6 +623,8 @@ TEST_F(Journey, AnEpochThatIsShorterThanTheRunSaysSo) {
     ASSERT_EQ(train("my", {"-o", folder / "run", "-x", "200", "-n", "200", "-v", "0"}).status, 0);
     expect_refused(trainer("my", {"-o", folder / "run", "-y", "1", "-b", "8", "-x", "-1"}),
                    {"has already done 200 steps, and an epoch has ", "say with -x"});
+    expect_refused(trainer("my", {"-o", folder / "run", "-y", "1", "-x", "9"}),
+                   {"-x 9: the run in ", "has already done 200 steps: give a larger -x"});
 }
 
 // With this seed, the state of the random numbers would be 0, and so would they all.
@@ -660,10 +662,11 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
         {{"--threads", "012"}, {"--threads: 012 is not a decimal number"}},
         {{"-x", "1_000"}, {"--max-steps: 1_000 is not a number: leave out the marks between its digits"}},
         {{"-l", "0,001"}, {"--learning-rate: 0,001 is not a number"}},
-        {{"-x", "-"}, {"--max-steps: - is not at least -1"}},
+        {{"-x", "-"}, {"--max-steps: - is not a number: give a whole number, at least -1"}},
+        {{"-x", "1e3"}, {"--max-steps: 1e3 is not a whole number in digits: write 1000"}},
         {{"-x", "99999999999"}, {"--max-steps: 99999999999 is not at most 1073741824"}},
         {{"--precision", "fp8"}, {"--precision: fp8 is not fp32, bf16, fp16 or q8_0"}},
-        {{"-l", "nan"}, {"--learning-rate: nan is not 0 to 1000"}},
+        {{"-l", "nan"}, {"--learning-rate: nan is not a number: give a number from 0 to 1000"}},
         {{"-y", "2"}, {"--resume: 2 "}},
         {{"--beta2", "1"}, {"--beta2: 1 is not 0 to 0.999999"}},
         {{"-e", "gpt2"}, {"`data/download.sh gpt2 gpt2` downloads it to data/gpt2, for -e data/gpt2"}},

@@ -24,6 +24,15 @@ WeightedPath weighted_path(const std::string& text) {
     return {path, value};
 }
 
+void refuse_weight(const std::string& text) {
+    const size_t colon = std::min(text.rfind(':'), text.size());
+    const std::string path = text.substr(0, colon), weight = text.substr(colon);
+    if (!weight.empty() && weight.find_first_not_of(":0123456789.eE+-") == weight.npos && !is_there(text) &&
+        is_there(path))
+        fail("%s: weights are for the -i and --text of train_gpt2: leave out %s", text.c_str(),
+             weight.c_str());
+}
+
 std::vector<std::string> without_weights(const std::vector<std::string>& texts) {
     std::vector<std::string> paths;
     for (const std::string& text : texts) paths.push_back(weighted_path(text).path);

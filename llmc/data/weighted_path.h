@@ -12,6 +12,8 @@ struct WeightedPath {
 // whatever it ends with: novels.txt:0.7:1 is the file novels.txt:0.7 with a weight. Error if the weight is
 // wrong.
 WeightedPath weighted_path(const std::string& text);
+// Error if it is a path that is there, with a weight, which an option does not take.
+void refuse_weight(const std::string& text);
 std::vector<std::string> without_weights(const std::vector<std::string>& texts);
 
 // What each of several sources is of the tokens of a step: weights divided by their sum. Empty: they are read

@@ -52,7 +52,7 @@ static std::string value_in_file(const Option& option, const std::string& value,
     if (!is_path(option, value) && !is_model) return value;
     const std::string in_folder = path_in(fs::path(path).parent_path(), option, value).generic_string();
     if (is_model) return !is_descriptor(value) && names_model_file(in_folder) ? in_folder : value;
-    const std::string named = option.is_list() ? weighted_path(in_folder).path : in_folder;
+    const std::string named = option.has_weights ? weighted_path(in_folder).path : in_folder;
     const bool is_there =
         option.path == PathKind::pattern ? !matching_paths(named).empty() : file_exists(named);
     return is_there ? in_folder : value;

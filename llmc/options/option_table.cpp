@@ -9,6 +9,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/os.h"
+#include "llmc/data/weighted_path.h"
 
 Source Sources::of(const void* value) const {
     const auto found = by_place.find(place(value));
@@ -43,6 +44,17 @@ static std::string sentence(const std::vector<std::string>& words) {
     return text;
 }
 
+// Of text that is no number: ": give a whole number, at least 1, or auto".
+template <class Number>
+static std::string what_to_give(const Option& o) {
+    const bool is_open = o.range.empty() || o.range.starts_with("at least");
+    return std::string(": give a ") + (std::is_integral_v<Number> ? "whole number" : "number") +
+           (o.range.empty() ? ""
+            : is_open       ? ", "
+                            : " from ") +
+           o.range + (o.word_for_zero.empty() ? "" : ", or " + o.word_for_zero);
+}
+
 template <class Number>
 static Number number_of(const Option& o, const std::string& text) {
     if (o.is_size) return Number(parse_size(text));
@@ -51,12 +63,12 @@ static Number number_of(const Option& o, const std::string& text) {
     const std::string shown = text.empty() ? "''" : text;
     const std::string alternative = o.word_for_zero.empty() ? "" : ", or " + o.word_for_zero;
     long double value = 0;
-    const bool is_number = read_number(text, value);
+    if (!read_number(text, value))
+        fail("%s is not a number%s", shown.c_str(), what_to_give<Number>(o).c_str());
     // a bound such as 0.05 is a double, which the text is compared as
-    const bool is_small = is_number && double(value) < o.least,
-               is_large = is_number && double(value) > o.most;
+    const bool is_small = double(value)<o.least, is_large = double(value)> o.most;
     if (is_large && o.range.starts_with("at least")) fail("%s is not at most %.10g", shown.c_str(), o.most);
-    if (!o.range.empty() && (!is_number || std::isnan(double(value)) || is_small || is_large))
+    if (!o.range.empty() && (is_small || is_large))
         fail("%s is not %s%s", shown.c_str(), o.range.c_str(), alternative.c_str());
     if constexpr (std::is_integral_v<Number>) {
         const bool in_digits =
@@ -66,10 +78,11 @@ static Number number_of(const Option& o, const std::string& text) {
         if (std::is_unsigned_v<Number> && in_digits && errno)
             fail("%s is not at most 18446744073709551615", shown.c_str());
         const bool fits = std::is_unsigned_v<Number> || (value >= INT32_MIN && value <= INT32_MAX);
-        if (!is_number || !in_digits || !fits) fail("%s is not a whole number in digits", shown.c_str());
+        if (!in_digits && value == std::floor(value) && std::abs(value) < 1e15L)  // 1e3
+            fail("%s is not a whole number in digits: write %.0f", shown.c_str(), double(value));
+        if (!in_digits || !fits) fail("%s is not a whole number in digits", shown.c_str());
         return text[0] == '-' ? Number(-int64_t(digits)) : Number(digits);
     } else {
-        if (!is_number) fail("%s is not a number", shown.c_str());
         return Number(value);
     }
 }
@@ -80,6 +93,7 @@ static std::string text_value(const Option& o, std::string text) {
         if (home_folder().empty()) fail("%s: HOME is not set", text.c_str());
         text.replace(0, 1, home_folder());
     }
+    if (o.is_list() && o.path != PathKind::none && !o.has_weights) refuse_weight(text);
     if (const std::string fault = o.problem ? o.problem(text) : ""; !fault.empty()) fail("%s", fault.c_str());
     return text;
 }
@@ -271,7 +285,7 @@ uint64_t parse_size(const std::string& text) {
     std::smatch part;
     if (text == "all") return 0;
     if (text.size() > 32 || !std::regex_match(text, part, pattern))
-        fail("%s is not a size such as 8G or 900M, nor all", text.c_str());
+        fail("%s is not a size such as 8G or 900M, nor all", text.empty() ? "''" : text.c_str());
     const size_t unit = std::string("KMGT").find(char(toupper(part[3].str()[0])));
     const double kib = strtod(part[1].str().c_str(), nullptr) * double(uint64_t(1) << 10 * unit);
     if (kib < 1 << 10 || kib > double(uint64_t(1) << 40))

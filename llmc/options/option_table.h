@@ -72,6 +72,7 @@ struct Option {
     bool is_required = false;
 
     PathKind path = PathKind::none;
+    bool has_weights = false;              // a list of paths, as weighted_path() reads them
     bool is_saved = true;                  // in options.toml; only such an option may be in a file
     bool is_compared = true;               // between the processes of a job
     bool is_fixed = false;                 // when a run is resumed
@@ -83,6 +84,7 @@ struct Option {
     Option& at_least(double from, double to = 1 << 30);
     Option& one_of(std::vector<std::string> all) { return words = std::move(all), *this; }
     Option& is(PathKind kind) { return path = kind, *this; }
+    Option& weighted(PathKind kind) { return has_weights = true, is(kind); }
     Option& list() { return is_long = has_commas = true, *this; }
     Option& zero_or_one() { return bare = "", *this; }  // a bool that needs a value, as llm.c's
     Option& not_saved() { return is_saved = false, *this; }

@@ -26,15 +26,15 @@ static void add_data_options(OptionTable& t, Options& o) {
           "training tokens: llm.c's shards, a file or a quoted glob pattern; may be repeated, with weights "
           "that mix "
           "them, as in a.bin:0.7")
-        .is(PathKind::pattern);
+        .weighted(PathKind::pattern);
     t.add("-j,--val-data val validation-file", o.val_data,
-          "validation tokens, likewise; of a mixture, one for each -i")
+          "validation tokens, likewise, but without weights; of a mixture, one for each -i, or one for all")
         .is(PathKind::pattern);
     t.add("--text", o.text,
           "instead of -i and -j: a text file, a folder, or 'stories', a generated corpus; may be repeated, "
           "with "
           "weights that mix the texts, as in novels.txt:0.7")
-        .is(PathKind::text);
+        .weighted(PathKind::text);
     t.add(
          "-e,--model layers n-layer n-head n-embd init-from checkpoint model-name model-path "
          "model-name-or-path",
@@ -110,7 +110,9 @@ static void add_evaluation_options(OptionTable& t, Options& o) {
     t.group = "Evaluation";
     t.add("-v,--val-every val-interval eval-steps eval-interval eval-every", o.val_every,
           "steps between validations; 0: none");
-    t.add("-m,--val-batches eval-iters", o.val_batches, "most batches in a validation; -1: all").at_least(-1);
+    t.add("-m,--val-batches eval-iters", o.val_batches,
+          "most batches in a validation, the same number of each source of a mixture; -1: all")
+        .at_least(-1);
     t.add("--patience early-stopping", o.patience,
           "end after so many validations without a better one; 0: never");
     t.add("-s,--sample-every", o.sample_every, "steps between samples of text; 0: none");
@@ -428,6 +430,7 @@ static void choose_decay(Options& o) {
     const auto is_free = [&](const auto& value) { return o.sources.of(&value) == Source::built_in; };
     if (o.is_given(o.final_fraction) && is_free(o.scheduler)) o.sources.choose(o.scheduler, Schedule::cosine);
     if (!o.is_given(o.scheduler) || o.scheduler == Schedule::constant || !is_free(o.final_fraction)) return;
+    if (o.sources.of(&o.scheduler) == Source::run) return;  // which continues as it began
     o.sources.choose(o.final_fraction, 0.1f);
     o.notes.push_back("-k without -q: the learning rate falls to a tenth, as with -q 0.1");
 }

@@ -2,6 +2,7 @@
 // command line, from a file (--config) and, for a resumed run, from the file that the run wrote; what none of
 // them says may be chosen (recipe.cpp, fit.h). The strongest source wins.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -82,6 +83,10 @@ struct Options {
     // Muon's learning rate, as a multiple of AdamW's.
     float muon_rate_over_adamw_rate() const {
         return muon_learning_rate > 0 && learning_rate > 0 ? muon_learning_rate / learning_rate : 1;
+    }
+    // Most batches of each source in a validation; -1: all.
+    int val_batches_each(size_t num_sources) const {
+        return val_batches < 0 ? -1 : std::max(1, val_batches / int(num_sources));
     }
     bool plans_only() const { return dry_run != DryRun::no; }
     bool plans_memory_only() const { return dry_run == DryRun::memory; }
