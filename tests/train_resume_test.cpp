@@ -406,6 +406,9 @@ TEST(Resume, AcceptsMoreShards) {
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
     write_tokens(data / "shards/a.bin", 3000, 67);
     const ProgramResult result = resume(a, {"-x", "60"});  // past the end of the first shard
+    EXPECT_NE(result.out.find("the shards of -i have 7000 tokens, and had 4000 when the run was saved"),
+              std::string::npos)
+        << result.out;
     expect_ok(result);
     EXPECT_EQ(printed_losses(result.out).size(), 48u);
 }

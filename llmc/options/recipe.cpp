@@ -70,7 +70,8 @@ static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const La
                      .val_tokens = are_known ? tokens.val_tokens : 0,
                      .val_bytes = tokens.val_bytes,
                      .seconds = 60.0 * o.minutes,
-                     .processes = o.num_processes};
+                     .processes = o.num_processes,
+                     .sources = std::max(1, int(shares_of(o.text).size()))};
     const auto if_given = [&](const auto& value) { return o.is_given(value) ? value : 0; };
     in.batch = if_given(o.batch);
     in.sequence = if_given(o.sequence);

@@ -26,6 +26,8 @@ int choose_vocab_size(uint64_t text_bytes, int channels) {
     return 1 << int(std::lround(std::log2(best)));
 }
 
+static const double forward_share = 0.35;  // of a step's time, which a validation on as many tokens takes
+
 static double block_parameters(const ModelShape& s) { return 12.0 * s.layers * s.channels * s.channels; }
 
 // Operations of a step, up to a factor.
@@ -103,12 +105,13 @@ static void fit_batch(const RuleInputs& in, TextRecipe& r) {
 // text.
 static void choose_length(const RuleInputs& in, TextRecipe& r) {
     const double tokens = tokens_of(in, r.vocab_size), per_epoch = tokens / r.shape.tokens_per_step;
-    const double forward = 0.35 * r.step_seconds;  // of a step's time
+    const double forward = forward_share * r.step_seconds;
     const double seconds = in.steps > 0 && r.step_seconds > 0 ? in.steps * r.step_seconds : in.seconds;
     const double micro_batch = double(r.batch) * r.shape.sequence * in.processes;
-    const double batches = val_tokens_of(in, r.vocab_size) / micro_batch;
+    // of each source, the last batch is not full
+    const double batches = val_tokens_of(in, r.vocab_size) / micro_batch + in.sources - 1;
     const double of_batch = forward * micro_batch / r.shape.tokens_per_step;
-    const double most = of_batch > 0 ? std::max(1.0, seconds / 30 / of_batch) : batches;
+    const double most = of_batch > 0 ? std::max(double(in.sources), seconds / 30 / of_batch) : batches;
     r.val_batches = most < batches ? int(most) : -1;
     const double validation = of_batch * std::min(most, batches);
     // each may be the best so far, whose parameters and moments are written, at the rate of a slow disk
@@ -198,12 +201,13 @@ static size_t best_of(const RuleInputs& in, const std::vector<TextRecipe>& all, 
     return best;
 }
 
-// Halves a free batch until the time has room for 16 steps: one step of a large batch teaches nothing.
-// Returns whether it did.
+// Halves a free batch until the time has room for 16 steps, and for three validations, in which each further
+// source reads a batch: one step of a large batch teaches nothing. Returns whether it did.
 static bool make_room_for_steps(const RuleInputs& in, TextRecipe& r) {
     if (in.batch || in.tokens_per_step || in.steps > 0 || in.epochs > 0) return false;
     const int before = r.batch;
-    while (r.batch % 2 == 0 && r.shape.tokens_per_step > 256 && 16 * r.step_seconds > 0.9 * in.seconds) {
+    const double steps = 16 + 3 * forward_share * (in.sources - 1);
+    while (r.batch % 2 == 0 && r.shape.tokens_per_step > 256 && steps * r.step_seconds > 0.9 * in.seconds) {
         r.batch /= 2, r.shape.tokens_per_step /= 2;
         r.step_seconds /= 2;  // about
     }

@@ -31,7 +31,7 @@ struct RuleInputs {
     int tokens_per_step = 0;  // -d
     int steps = 0;
     double epochs = 0;
-    int processes = 1;
+    int processes = 1, sources = 1;  // of a mixture, each with a validation part
 };
 
 struct TextRecipe {

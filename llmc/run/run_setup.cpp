@@ -150,7 +150,10 @@ static void check_resume(const Options& o, const Start& start, int max_steps) {
             "with -x at which step the run ends",
             o.output.c_str(), start.step, max_steps);
     if (start.step > max_steps)
-        fail("-x %d: the run in %s has already done %d steps", max_steps, o.output.c_str(), start.step);
+        fail(
+            "-x %d: the run in %s has already done %d steps: give a larger -x, leave it out, or start a new "
+            "run in another folder",
+            max_steps, o.output.c_str(), start.step);
     if (start.step == max_steps)
         printf("note: all %d steps are already done; a larger -x adds more\n", max_steps);
 }
@@ -186,6 +189,22 @@ static void check_same_mixture(const Options& o, const Start& start, const Mixtu
     if (start.state.chunk_tokens != uint64_t(o.sequence))
         fail("-t %d: the run in %s mixes sequences of %llu tokens: %s", o.sequence, o.output.c_str(),
              (unsigned long long)start.state.chunk_tokens, what_to_do);
+    // which are all drawn again: a wrong number could take years
+    if (const uint64_t tokens = start.state.tokens.value_or(0); saved.sequences != tokens / o.sequence)
+        fail("%s is damaged: %llu sequences of %d tokens are not the %llu tokens of the run",
+             run_path(o.output, start.step).c_str(), (unsigned long long)saved.sequences, o.sequence,
+             (unsigned long long)tokens);
+}
+
+// Other shards than when the checkpoint was written; another -b or -t may join them in other ways.
+static void note_other_shards(const std::vector<SavedShard>& saved, const DataLoader& loader) {
+    uint64_t before = 0;
+    for (const SavedShard& shard : saved) before += shard.tokens;
+    if (!saved.empty() && before != loader.num_tokens())
+        printf(
+            "note: the shards of -i have %llu tokens, and had %llu when the run was saved: it continues with "
+            "those that are there\n",
+            (unsigned long long)loader.num_tokens(), (unsigned long long)before);
 }
 
 // The loader continues where the run in the checkpoint stopped.
@@ -198,6 +217,7 @@ static std::optional<Mixture> open_training_data(const Options& o, int vocab_siz
         data.skip(start.state.mixture.sequences);
         return data;
     }
+    if (!o.overfit) note_other_shards(start.state.shards, data.loaders[0]);
     DataPosition at = start.optimizer.data;
     at.sample_tokens = start.state.chunk_tokens;  // 0 in a checkpoint of llm.c: as in this run
     at.token_in_sample = start.state.token_in_sample;
@@ -228,7 +248,7 @@ uint64_t validation_tokens(const Options& o, const std::vector<DataLoader>& load
     const uint64_t per_batch = uint64_t(o.global_batch()) * uint64_t(o.sequence);
     uint64_t tokens = 0;
     for (const DataLoader& val : loaders) {
-        const uint64_t most = o.val_batches < 0 ? val.num_batches() : uint64_t(o.val_batches);
+        const auto most = uint64_t(o.val_batches_each(loaders.size()));  // -1: all
         tokens += std::min(std::min(val.num_batches(), most) * per_batch, val.num_tokens());
     }
     return tokens;
@@ -241,12 +261,12 @@ double mean_over_sources(const RunInputs& inputs, const std::function<double(siz
     return mean;
 }
 
-// Bits per byte of a loss of 1; NaN: unknown.
-static double bits_per_nat(const Options& o, DataLoader& val, const Tokenizer& tokenizer) {
+// Bits per byte of a loss of 1, of at most so many batches; NaN: unknown.
+static double bits_per_nat(const Options& o, DataLoader& val, uint64_t most, const Tokenizer& tokenizer) {
     val.reset();
     std::vector<int> batch(size_t(o.global_batch()) * o.sequence), targets(batch.size());
     uint64_t tokens = 0, bytes = 0;
-    for (uint64_t left = std::min(val.num_batches(), uint64_t(o.val_batches)); left > 0; left--) {  // -1: all
+    for (uint64_t left = std::min(val.num_batches(), most); left > 0; left--) {
         const int fresh = val.next_batch(batch.data(), targets.data());
         for (int i = 0; i < fresh; i++) {
             if (targets[i] == ignored_target) continue;
@@ -261,7 +281,8 @@ static double bits_per_nat(const Options& o, DataLoader& val, const Tokenizer& t
 std::vector<double> bits_per_nat(const Options& o, RunInputs& inputs) {
     std::vector<double> bits(inputs.val.size(), NAN);
     for (size_t i = 0; inputs.tokenizer && o.val_every && i < bits.size(); i++)
-        bits[i] = bits_per_nat(o, inputs.val[i], *inputs.tokenizer);
+        bits[i] =
+            bits_per_nat(o, inputs.val[i], uint64_t(o.val_batches_each(bits.size())), *inputs.tokenizer);
     return bits;
 }
 

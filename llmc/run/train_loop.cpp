@@ -281,13 +281,13 @@ std::optional<float> Run<Real>::measure_loss(int step) {
     const bool before_first_step = step == inputs.start.step;  // a log is told of later ones by their losses
     if (before_first_step || on_terminal()) phase.emplace("validating");
     source_losses.clear();
+    const int most = options.val_batches_each(inputs.val.size());
     for (DataLoader& val : inputs.val) {
-        const auto loss = validation_loss(g, val, options.batch, options.sequence, options.val_batches, job,
-                                          [&](int done, int total) {
-                                              if (phase)
-                                                  phase->update(format_string("batch %d of %d", done, total));
-                                              return look_for_signals();
-                                          });
+        const auto loss =
+            validation_loss(g, val, options.batch, options.sequence, most, job, [&](int done, int total) {
+                if (phase) phase->update(format_string("batch %d of %d", done, total));
+                return look_for_signals();
+            });
         if (!loss) return std::nullopt;
         source_losses.push_back(*loss);
     }
