@@ -57,6 +57,12 @@ TEST(Plot, DrawsOneRunAndSeveral) {
     const std::string both = read_whole_file(folder / "comparison.svg");
     EXPECT_NE(both.find(">it&#39;s b<"), std::string::npos) << both;
     EXPECT_EQ(read_whole_file(folder / "a_1/loss.svg"), svg);
+    // a pattern also matches the picture
+    const ProgramResult again =
+        run_program({program, "--plot", folder / "a_1", folder / "comparison.svg", folder / "it's b/"});
+    EXPECT_EQ(again.out, two.out) << again.err;
+    const ProgramResult none = run_program({program, "--plot", folder / "comparison.svg"});
+    EXPECT_NE(none.err.find("--plot: name the folders of runs"), std::string::npos) << none.err;
 }
 
 TEST(Plot, OverTokensAndSeconds) {

@@ -333,7 +333,10 @@ static void warn_of_unknown_bits(const std::vector<RunSeries>& runs) {
                    printable(unknown->name).c_str());
 }
 
-void plot_runs(const std::vector<std::string>& folders, PlotOver over) {
+void plot_runs(std::vector<std::string> folders, PlotOver over) {
+    // runs/* also matches the picture of runs that was drawn before
+    std::erase_if(folders, [](const std::string& path) { return is_regular(path) && is_plot(path); });
+    if (folders.empty()) fail("--plot: name the folders of runs; this program has drawn what is named");
     std::vector<RunSeries> runs;
     std::vector<std::string> logs;
     const std::vector<std::string> names = distinct_names(folders);
