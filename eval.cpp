@@ -245,9 +245,9 @@ static TextSequences open_texts(const EvalOptions& options, TrainedModel& model)
     if (text.split == DocumentSplit::automatic)
         text.split = text.field.empty() ? model.source.split : DocumentSplit::none;
     text.files = options.text;
-    const FoundText found = find_text(text);
-    note_left_out(found);
-    TextSequences sequences = {std::make_unique<TextReader>(found.files, text), &*model.tokenizer,
+    find_text(text);
+    note_left_out(text.found);
+    TextSequences sequences = {std::make_unique<TextReader>(text.found.files, text), &*model.tokenizer,
                                options.batch, options.sequence};
     take_template(text, *model.tokenizer);
     sequences.reader->tokenizer = &*model.tokenizer;
@@ -263,10 +263,10 @@ static int usual_sequence(const EvalOptions& options, TrainedModel& model) {
     text.files = options.text;
     if (options.text.empty() || !options.data.empty() || !options.hellaswag.empty() || !model.tokenizer)
         return model.positions();
-    const FoundText found = find_text(text);
+    find_text(text);
     if (!text.is_chat) return model.positions();
     take_template(text, *model.tokenizer);
-    const size_t longest = longest_example(text, found.files, *model.tokenizer);
+    const size_t longest = longest_example(text, text.found.files, *model.tokenizer);
     if (longest == 0) return model.positions();
     return std::min(model.positions(), int(ceil_div(longest, 64) * 64));
 }

@@ -368,13 +368,13 @@ static void print_choices(Options o, const TextTokens& tokens, LaunchPad* pad,
 // Prepares the tokens of --text and chooses options: first for the expected number of tokens, so that wrong
 // options are refused before anything is written, then for those that were prepared.
 static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
-    std::vector<uint64_t> bytes;
+    std::vector<PreparationOptions> texts;
     TextTokens tokens;
     if (pad && pad->limits().bf16_fragment) o.sources.choose(o.precision, StoredType::bf16);
     job.agree([&] {
         check_model_of_text(o);
-        bytes = count_text_bytes(o);
-        tokens = plan_tokens(o, bytes);
+        texts = find_texts(o);
+        tokens = plan_tokens(o, texts);
     });
     std::map<std::string, double> times;
     TextRecipe recipe = agreed_recipe(o, tokens, pad, times, job);
@@ -382,7 +382,7 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
     job.agree([&] {
         planned = o;
         take_tokenizer(planned, recipe);
-        tokens = plan_tokens(planned, bytes);
+        tokens = plan_tokens(planned, texts);
         planned = chosen_for(tokens, recipe, planned);
         o.of_text.pack_tokens = planned.sequence;
     });
@@ -395,7 +395,7 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
     }
     take_tokenizer(o, recipe);
     job.agree([&] {
-        if (job.rank == 0) prepare_text(o);
+        if (job.rank == 0) prepare_text(o, texts);
     });
     job.agree([&] {
         tokens = find_tokens(o, tokens);
@@ -413,7 +413,10 @@ static void print_notes(const Options& o) {
 static int train(Options& o, Communicator& job) {
     catch_save_signal();
     const auto pad = open_training_device(o, job);
-    if (o.needs_tokens()) prepare_and_choose(o, pad.get(), job);
+    if (o.needs_tokens())
+        prepare_and_choose(o, pad.get(), job);
+    else if (o.resume && job.rank == 0)
+        note_changed_texts(o);
     print_notes(o);
     return with_precision(stored_type_name(o.precision),
                           [&]<class Real>(Real) { return train<Real>(o, pad.get(), job); });

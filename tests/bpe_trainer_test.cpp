@@ -25,7 +25,7 @@ using Merges = std::vector<Tokenizer::Merge>;
 static Tokenizer train(const std::string& text, const BpeOptions& bpe, const TextOptions& options = {}) {
     TemporaryFolder folder;
     write_whole_file(folder / "text.txt", {text});
-    return train_tokenizer({folder / "text.txt"}, options, bpe);
+    return train_tokenizer({{{folder / "text.txt"}, options}}, bpe);
 }
 
 // --- words ---
@@ -244,7 +244,7 @@ TEST(BpeTrainer, WrongOptionsAreRefused) {
     }
     EXPECT_NE(message_of([] { train("x", {.vocab_size = 257, .special_tokens = {"<pad>"}}); }).find("258"),
               std::string::npos);
-    EXPECT_NE(message_of([] { train_tokenizer({"-"}, {}, {.vocab_size = 300}); }).find("standard input"),
+    EXPECT_NE(message_of([] { train_tokenizer({{{"-"}}}, {.vocab_size = 300}); }).find("standard input"),
               std::string::npos);
     EXPECT_NE(message_of([] { open_tokenizer("bpe:300"); }).find("is trained on a text"), std::string::npos);
 }

@@ -13,5 +13,5 @@ check() {
 }
 check 42800 llmc shaders
 check 6900 dev
-check 32900 tests
+check 33100 tests
 exit $bad

@@ -290,3 +290,31 @@ TEST_F(Jobs, OneThatLostItsLeaseEndsWithoutACheckpoint) {
     EXPECT_EQ(before, after);
     EXPECT_EQ(read_whole_file(output + "/lease.json"), of_another_machine);
 }
+
+// A text is prepared before the run begins: what it replaces is the other job's by then.
+TEST_F(Jobs, OneThatLostItsLeaseReplacesNoTokens) {
+    const auto prepare = [&](const std::string& text) {
+        write_whole_file(data / "my.txt", {text});
+        return run_program({program, "--device", "cpu", "--text", data / "my.txt", "-e",
+                            "custom:layers=1,heads=2,channels=16", "-x", "1", "--tokenizer", "bpe:400", "-o",
+                            output});
+    };
+    std::string text;
+    for (int i = 0; i < 3000; i++) text += "line " + std::to_string(i * i) + "\n";
+    const ProgramResult before = prepare(text);
+    ASSERT_EQ(before.status, 0) << before.err;
+    const std::string tokens = output + "/tokens/text_train.bin", tokens_before = read_whole_file(tokens);
+    std::string more;
+    for (int i = 0; i < 100; i++) more += text + std::to_string(i);
+    std::thread other([&] {
+        for (int i = 0; i < 30000 && !file_exists(output + "/lease.json"); i++)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        write_whole_file(output + "/lease.json", {of_another_machine});
+    });
+    const ProgramResult result = prepare(more);
+    other.join();
+    EXPECT_EQ(result.status, 1) << result.out;
+    EXPECT_NE(result.err.find("another job has taken this folder over"), std::string::npos) << result.err;
+    EXPECT_TRUE(read_whole_file(tokens) == tokens_before);
+    EXPECT_TRUE(file_exists(done_path(output, 1)));
+}

@@ -7,8 +7,12 @@
 #include <limits>
 #include <regex>
 
+#include "llmc/base/checksum.h"
 #include "llmc/base/file.h"
+#include "llmc/base/json.h"
+#include "llmc/data/token_file.h"
 #include "llmc/data/weighted_path.h"
+#include "llmc/files/checkpoint.h"
 #include "llmc/run/run_state.h"
 #include "tests/distributed_run.h"
 #include "tests/message_of.h"
@@ -44,6 +48,30 @@ TEST(WeightedPath, AFileMayEndAsAWeightDoes) {
     EXPECT_EQ(weighted_path(folder / "a:0.7").weight, 0);
     EXPECT_EQ(weighted_path(folder / "a:0.7:3").path, folder / "a:0.7");
     EXPECT_EQ(weighted_path(folder / "a:0.7:3").weight, 3);
+}
+
+TEST(WeightedPath, WhereNoneIsTaken) {
+    const TemporaryFolder folder;
+    write_whole_file(folder / "a", {"x"});
+    write_whole_file(folder / "b:0.5", {"x"});
+    for (const std::string wrong : {":0.5", ":0", ":-1", ":1e999", ":"})
+        EXPECT_EQ(
+            message_of([&] { refuse_weight(folder / "a" + wrong); }),
+            folder / "a" + wrong + ": weights are for the -i and --text of train_gpt2: leave out " + wrong);
+    for (const std::string right : {"a", "b:0.5", "missing:0.5", "a:last", ""})
+        EXPECT_EQ(message_of([&] { refuse_weight(folder / right); }), "") << right;
+    const std::string a = folder / "a:0.5", says = a + ": weights are for";
+    const std::string eval = BINARY_DIR "/eval", prepare = BINARY_DIR "/prepare_data",
+                      train = BINARY_DIR "/train_gpt2";
+    for (const Words& command :
+         {Words{train, "-j", a}, Words{train, "-i", folder / "a", "--val-data=" + a},
+          Words{train, "--plot", a}, Words{eval, "-e", "d1", "-i", a}, Words{eval, "-e", "d1", "--text", a},
+          Words{prepare, a}, Words{prepare, "--files-from", a}}) {
+        const ProgramResult result = run_program(command);
+        EXPECT_EQ(result.status, 1);
+        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+    }
 }
 
 TEST(WeightedPath, SharesAddUpToOne) {
@@ -215,6 +243,20 @@ TEST_F(MixedRun, EachSourceAndTheMixtureAreValidated) {
                    "-j: 3 patterns for the 2 sources of -i");
 }
 
+// -m counts the batches of all sources, of each the same number, and one at least.
+TEST_F(MixedRun, AValidationReadsNoMoreThanThatOfOneSource) {
+    for (const auto& [most, tokens] : {std::pair("5", 2 * 68 + 40), std::pair("1", 68 + 40)}) {
+        const ProgramResult plan = run({"-m", most, "-x", "1", "--dry-run"});
+        EXPECT_NE(plan.out.find(format_string("of which a validation reads %d (-m %s;", tokens, most)),
+                  std::string::npos)
+            << plan.out << plan.err;
+    }
+    const ProgramResult all = run({"-m", "-1", "-x", "1"}), half = run({"-m", "2", "-x", "1"});
+    EXPECT_EQ(all.out.find("of which a validation"), std::string::npos) << all.out;
+    EXPECT_EQ(validations(half.out)["other.bin"], validations(all.out)["other.bin"]);
+    EXPECT_NE(validations(half.out)["train.bin"], validations(all.out)["train.bin"]);
+}
+
 TEST_F(MixedRun, AResumedRunIsBitIdentical) {
     const Words options = {"--dropout", "0.1", "-n", "5"}, resume = {"-y", "1", "-x", "8"};
     ASSERT_EQ(run(with(options, {"-o", folder("whole")})).status, 0);
@@ -245,6 +287,17 @@ TEST_F(MixedRun, AResumedRunRefusesAnotherMixture) {
             "-t 16: the run in " + folder("run") + " mixes sequences of 17 tokens");
     const ProgramResult resumed = run_program({program, "-o", folder("run"), "-y", "1", "-x", "3"});
     EXPECT_EQ(resumed.status, 0) << resumed.err;
+    // a number of sequences that would be drawn for centuries, in a file whose checksum is right
+    const std::string path = run_path(folder("run"), 3);
+    nlohmann::json file = read_json_object(path);
+    for (const uint64_t wrong : {uint64_t(23), uint64_t(1) << 62, ~uint64_t(0)}) {
+        file["content"]["run"]["mixture"]["sequences"] = wrong;
+        file["checksum"] = checksum_of(json_text(file["content"]));
+        write_whole_file(path, {json_text(file)});
+        expect_refused({"-o", folder("run"), "-y", "1", "-x", "4"},
+                       format_string("%s is damaged: %llu sequences of 17 tokens are not the 408 tokens",
+                                     path.c_str(), (unsigned long long)wrong));
+    }
 }
 
 TEST_F(MixedRun, WrongWeightsAreOneLine) {
@@ -307,4 +360,88 @@ TEST_F(MixedRun, TextsAreMixed) {
     const ProgramResult half = train({"--text", "novels.txt:0.7", "--text", "wiki.txt"});
     EXPECT_NE(half.err.find("novels.txt:0.7 has a weight, and wiki.txt has none"), std::string::npos)
         << half.err;
+}
+
+// Sources of all kinds, and the options for each kind.
+struct KindsRun : testing::Test {
+    const TemporaryFolder folder;
+
+    KindsRun() {
+        std::string plain, text, body, chat;
+        for (int i = 0; i < 900; i++) {
+            const std::string number = std::to_string(i * i);
+            plain += "the square of " + std::to_string(i) + " is " + number + "\n";
+            text += "{\"text\": \"once upon a time, " + number + "\", \"id\": 1}\n";
+            body += "{\"body\": \"hello to all of us, " + number + " of us\"}\n";
+            chat += "{\"prompt\": \"what is " + number + "?\", \"completion\": \"A square.\"}\n";
+        }
+        create_folders(folder / "notes");
+        for (const auto& [name, content] : {std::pair("plain.txt", plain),
+                                            {"notes/a.md", plain},
+                                            {"notes/b.txt", "@@@"},
+                                            {"text.jsonl", text},
+                                            {"body.jsonl", body},
+                                            {"chat.jsonl", chat},
+                                            {"template", "Q: {user}\nA: {assistant}\n"}})
+            write_whole_file(folder / name, {content});
+    }
+    ProgramResult train(const Words& options) const {
+        return run_program(with({"env", "-C", folder.path, program, "--device", "cpu", "-e",
+                                 "custom:layers=1,heads=2,channels=16,max_seq_len=32", "-x", "2", "-s", "0"},
+                                options));
+    }
+    std::set<int> bytes_of(int source) const {
+        std::set<int> bytes;
+        for (const TokenShard& shard :
+             open_token_shards(folder / format_string("run/tokens/text%d_*.bin", source))) {
+            std::vector<uint16_t> tokens(shard.tokens);
+            read_tokens(shard, 0, tokens.size(), tokens.data());
+            bytes.insert(tokens.begin(), tokens.end());
+        }
+        return bytes;
+    }
+};
+
+TEST_F(KindsRun, EachSourceTakesTheOptionsOfItsKind) {
+    Words options = {"-o", "run"};
+    for (const char* source : {"plain.txt", "text.jsonl", "body.jsonl", "chat.jsonl", "notes"})
+        options.insert(options.end(), {"--text", std::string(source) + ":1"});
+    options = with(options, {"--field", "text", "--field", "body", "--skip-bad-lines", "--include", "*.md",
+                             "--template", "template"});
+    const ProgramResult trained = train(with(options, {"--tokenizer", "bpe:300"}));
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    const ProgramResult run = train(with(options, {"--tokenizer", "bytes"}));
+    ASSERT_EQ(run.status, 0) << run.err;
+    for (const int source : {1, 2, 3, 4, 5}) EXPECT_EQ(bytes_of(source).count('{'), 0u) << source;
+    EXPECT_EQ(bytes_of(2).count('p'), 1u);
+    EXPECT_EQ(bytes_of(3).count('p'), 0u);
+    EXPECT_EQ(bytes_of(4).count('Q'), 1u);
+    EXPECT_EQ(bytes_of(5).count('@'), 0u);
+}
+
+TEST_F(KindsRun, WhatFitsNoSourceIsOneLine) {
+    const auto refused = [&](const Words& options, const std::string& says) {
+        for (const Words& dry : {Words{}, Words{"--dry-run"}}) {
+            const ProgramResult result = train(with(options, dry));
+            EXPECT_EQ(result.status, 1) << result.out;
+            EXPECT_EQ(count_lines(result.err), 1) << result.err;
+            EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+        }
+    };
+    const Words plain = {"--text", "plain.txt:1", "--text", "notes/a.md:1"};
+    refused(with(plain, {"--field", "text"}), "--field text: no text is JSONL with this field");
+    refused(with(plain, {"--skip-bad-lines"}), "--skip-bad-lines is for JSONL, and no text is any");
+    refused(with(plain, {"--template", "template"}), "--template is for JSONL of questions and answers, and");
+    refused(with(plain, {"--include", "*.md"}),
+            "--include chooses among the files of a folder, and no text is");
+    const Words jsonl = {"--text", "text.jsonl:1", "--text", "plain.txt:1"};
+    refused(jsonl, "text.jsonl: name the field of the JSON objects");
+    refused(with(jsonl, {"--field", "text", "--field", "body"}), "--field body: no text is JSONL with this");
+    refused(with(jsonl, {"--field", "body"}), "text.jsonl: line 1 has no string in a field 'body'");
+    refused(
+        {"--text", "text.jsonl", "--text", "plain.txt", "--field", "text"},
+        "plain.txt: line 1 is not a JSON object: plain text is read alone, or mixed with JSONL by weights");
+    refused({"--text", "plain.txt", "--text", "chat.jsonl"},
+            "chat.jsonl is JSONL, and plain.txt is plain text: give each weights, as in chat.jsonl:0.5");
+    refused({"--text", "plain.txt", "--skip-bad-lines"}, "--skip-bad-lines is for JSONL");
 }

@@ -80,6 +80,40 @@ TEST_F(TextRun, TokensAreMadeAgainWhenTheTextHasChanged) {
     EXPECT_FALSE(contains(train("my.txt").out, "the text has not changed"));
 }
 
+// The tokens are in the run's folder: a resumed run continues with them, and says that the text is another.
+TEST_F(TextRun, AResumedRunSaysThatItsTextHasChanged) {
+    const std::string stamp = folder / "runs/my-text/tokens/text.made_of",
+                      text = read_whole_file(folder / "my.txt");
+    const std::string size = std::to_string(text.size()), is_other = "is not as it was when its tokens were";
+    train("my.txt");
+    int steps = 4;
+    const auto resume = [&](const Words& options) {
+        const ProgramResult run = run_program(
+            command(with({"-o", "runs/my-text", "-y", "1", "-x", std::to_string(++steps)}, options)));
+        EXPECT_EQ(run.status, 0) << run.err;
+        return run.out;
+    };
+    EXPECT_FALSE(contains(resume({}), is_other));
+    write_whole_file(folder / "my.txt", {text, "more"});
+    for (const Words& options : {Words{}, Words{"--text", "my.txt"}}) {
+        const std::string out = resume(options);
+        EXPECT_TRUE(contains(out, is_other + " prepared: it has " + std::to_string(text.size() + 4) +
+                                      " bytes in 1 file, and had " + size + " bytes in 1 file; the run "))
+            << out;
+    }
+    write_whole_file(folder / "my.txt", {std::string(text.size(), 'x')});
+    EXPECT_TRUE(contains(resume({}), size + " bytes in 1 file, and had another date, or other names"));
+    std::filesystem::remove(folder / "my.txt");
+    EXPECT_FALSE(contains(resume({}), is_other));
+    write_text("my.txt", 1000);
+    const std::string made_of = read_whole_file(stamp);
+    for (const std::string& other :
+         {made_of.substr(0, made_of.find('\n')), made_of.substr(0, 40), "\n{" + made_of}) {
+        write_whole_file(stamp, {other});  // an earlier version's, and damaged ones
+        EXPECT_FALSE(contains(resume({}), is_other)) << other;
+    }
+}
+
 // What the model cannot have is refused before anything is written.
 TEST_F(TextRun, ModelAndTextMustFit) {
     const std::string model = "custom:layers=1,heads=2,channels=24";

@@ -267,12 +267,12 @@ static std::string trained_file(const std::string& prefix, const char* type) {
     return prefix + "_tokenizer." + type;
 }
 
-static Tokenizer find_tokenizer(const PreparationOptions& options, const std::vector<std::string>& files) {
+static Tokenizer find_tokenizer(const PreparationOptions& options) {
     const std::optional<BpeOptions> asked = parse_bpe(options.tokenizer);
     BpeOptions bpe = options.bpe;
     if (asked) bpe.vocab_size = asked->vocab_size;
     Tokenizer tokenizer = options.trained ? options.trained->copy()
-                          : asked         ? train_tokenizer(files, options, bpe)
+                          : asked         ? train_tokenizer({{options.found.files, options}}, bpe)
                                           : open_tokenizer(options.tokenizer);
     take_template(options, tokenizer);
     return tokenizer;
@@ -377,18 +377,20 @@ static void check_options(const PreparationOptions& options) {
 }
 
 // Error if a file is JSONL by its name, and is to be read as plain text.
-static void refuse_jsonl(const std::string& file) {
-    const bool compressed = file.ends_with(".gz") || file.ends_with(".zst");
-    std::string name = compressed ? file.substr(0, file.rfind('.')) : file;
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return tolower(c); });
-    if (name.ends_with(".jsonl") || name.ends_with(".ndjson"))
+static void refuse_jsonl(const std::string& file, const std::string& first) {
+    if (!is_named_jsonl(file)) return;
+    if (file != first)
         fail(
-            "%s: name the field of the JSON objects that holds the text, as in --field text; questions and "
-            "answers have messages, prompt and completion, or instruction and output",
-            file.c_str());
+            "%s is JSONL, and %s is plain text: give each weights, as in %s:0.5, by which train_gpt2 mixes "
+            "texts of any kinds, or prepare them one by one",
+            file.c_str(), first.c_str(), file.c_str());
+    fail(
+        "%s: name the field of the JSON objects that holds the text, as in --field text; questions and "
+        "answers have messages, prompt and completion, or instruction and output",
+        file.c_str());
 }
 
-FoundText find_text(PreparationOptions& options) {
+void find_text(PreparationOptions& options) {
     std::vector<std::string> paths = options.files;
     std::vector<std::string> inputs = options.files_from;
     for (const std::string& list : options.files_from) {
@@ -399,7 +401,10 @@ FoundText find_text(PreparationOptions& options) {
     inputs.insert(inputs.end(), paths.begin(), paths.end());
     if (std::count(inputs.begin(), inputs.end(), "-") > 1)
         fail("standard input (-) is given twice: it can be read once");
-    FoundText found;
+    // of a mixture, it is for the sources that are folders
+    if (options.is_of_mixture && std::ranges::none_of(matching_paths(paths[0]), is_folder))
+        options.include = {};
+    FoundText& found = options.found = {};
     found.files = files_below(paths, options.include, [&](const std::string& why) {
         if (found.left_out++ == 0) found.first_left_out = why;
     });
@@ -407,8 +412,9 @@ FoundText find_text(PreparationOptions& options) {
     for (const std::string& path : paths) found.of_folders.erase(path);
     find_examples(options, found.files);
     if (!options.is_jsonl() && !options.as_text)
-        for (const std::string& file : found.files) refuse_jsonl(file);
-    return found;
+        for (const std::string& file : found.files) refuse_jsonl(file, found.files[0]);
+    if (options.skip_bad_lines && !options.is_jsonl())
+        fail("--skip-bad-lines is for JSONL: name the field that holds the text, as in --field text");
 }
 
 void note_left_out(const FoundText& found) {
@@ -494,9 +500,9 @@ static void finish_examples(Preparation& work) {
                    (unsigned long long)cut, (unsigned long long)train.T);
 }
 
-void show_example(const PreparationOptions& options, const std::vector<std::string>& files) {
+void show_example(const PreparationOptions& options) {
     TextBlock block;
-    TextReader reader(files, options);
+    TextReader reader(options.found.files, options);
     if (!reader.next(block)) return;
     Tokenizer tokenizer = open_tokenizer(parse_bpe(options.tokenizer) ? "bytes" : options.tokenizer);
     take_template(options, tokenizer);
@@ -517,21 +523,19 @@ void show_example(const PreparationOptions& options, const std::vector<std::stri
 
 void prepare_tokens(PreparationOptions options) {
     check_options(options);
-    const FoundText found = find_text(options);
-    if (options.skip_bad_lines && !options.is_jsonl())
-        fail("--skip-bad-lines is for JSONL: name the field that holds the text, as in --field text");
-    note_left_out(found);
-    const std::vector<std::string>& files = found.files;
+    if (options.found.files.empty()) find_text(options);
+    note_left_out(options.found);
+    const std::vector<std::string>& files = options.found.files;
     TextReader reader(files, options);
-    reader.of_folders = found.of_folders;
+    reader.of_folders = options.found.of_folders;
     create_folders(options.out);
     check_outputs(options, files);
     const FileWriter lock = lock_outputs((fs::path(options.out) / options.name).generic_string());
     const std::string& prefix = lock.path;
     StagedShards staged;
-    Tokenizer of_reader = find_tokenizer(options, files);  // which cuts blocks while the others encode
+    Tokenizer of_reader = find_tokenizer(options);  // which cuts blocks while the others encode
     reader.tokenizer = &of_reader;
-    if (options.is_chat) show_example(options, files);
+    if (options.is_chat) show_example(options);
     const double start = now();
     std::vector<Tokenizer> tokenizers;
     for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(of_reader.copy());

@@ -10,6 +10,14 @@
 #include "llmc/text/bpe_trainer.h"
 #include "llmc/text/text_reader.h"
 
+// The files that are read, with those in folders and of --files-from. What is no text in folders is left out.
+struct FoundText {
+    std::vector<std::string> files = {};
+    std::set<std::string> of_folders = {};  // those of them that are not named
+    uint64_t left_out = 0;
+    std::string first_left_out = "";  // and why
+};
+
 struct PreparationOptions : TextOptions {
     std::vector<std::string> files;       // texts, folders of them, or "-" for standard input
     std::vector<std::string> files_from;  // files with more names, one per line
@@ -22,6 +30,7 @@ struct PreparationOptions : TextOptions {
     bool chooses_fraction = false;        // the fraction is no option
     uint64_t text_bytes = 0;  // about so much text, decompressed; 0: the sizes of the files say it
     uint64_t shard_tokens = 100000000, seed = 42;
+    FoundText found = {};                              // as find_text() says; empty: not called yet
     std::function<void()> before_replacing = nullptr;  // called when the new shards are complete
 };
 
@@ -31,16 +40,9 @@ struct PreparationOptions : TextOptions {
 // Error if an option or a file is wrong, or if a part has no tokens; earlier shards are then unchanged.
 void prepare_tokens(PreparationOptions options);
 
-// The files that would be read, with those in folders and of --files-from. What is no text in folders is left
-// out. Error if a folder has no text, or if no file is given.
-struct FoundText {
-    std::vector<std::string> files;
-    std::set<std::string> of_folders;  // those of them that are not named
-    uint64_t left_out = 0;
-    std::string first_left_out;  // and why
-};
-// Questions and answers are recognized: sets options.is_chat.
-FoundText find_text(PreparationOptions& options);
-// Prints the first example as the model will see it.
-void show_example(const PreparationOptions& options, const std::vector<std::string>& files);
+// Finds the files of options.files and options.files_from, and whether they are questions and answers. Error
+// if a folder has no text, if no file is given, or if an option is for another kind of text.
+void find_text(PreparationOptions& options);
+// After find_text(): prints the first example as the model will see it.
+void show_example(const PreparationOptions& options);
 void note_left_out(const FoundText& found);  // prints a line if there is something

@@ -8,6 +8,7 @@
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/json.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/system_files.h"
 #include "llmc/data/corpus_file.h"
@@ -86,9 +87,9 @@ static uint64_t text_bytes(const PreparationOptions& p, const std::string& path)
     return std::min(bytes, uint64_t(std::round(share * double(bytes))));
 }
 
-static uint64_t text_bytes(const PreparationOptions& p, const FoundText& found) {
+static uint64_t text_bytes(const PreparationOptions& p) {
     uint64_t bytes = 0;
-    for (const std::string& file : found.files) bytes += text_bytes(p, file);
+    for (const std::string& file : p.found.files) bytes += text_bytes(p, file);
     if (bytes < least_bytes && !p.is_chat)
         fail("--text %s has %llu bytes of text; training needs at least %llu", joined(p.files, ", ").c_str(),
              (unsigned long long)bytes, (unsigned long long)least_bytes);
@@ -102,24 +103,46 @@ static std::string chat_description(const PreparationOptions& p) {
     return format_string("chat %d %d %s\n", p.pack_tokens, p.loss_on_questions, chat.c_str());
 }
 
-// What decides the tokens: the names, sizes and times of all files, and the options.
-static std::string description(const PreparationOptions& p, const std::vector<std::string>& files) {
-    std::string text =
-        format_string("%s\n%s\n%s\ndrawn %.9g %d %d %d\n", p.tokenizer.c_str(),
-                      document_split_names[size_t(p.split)].c_str(), joined(p.field, "\n").c_str(),
-                      p.val_fraction, p.skip_bad_lines, p.special_tokens, p.as_text) +
-        chat_description(p);
+// The names, sizes and times of files, a line each, and the sum of the sizes.
+static std::pair<std::string, uint64_t> list_of(const std::vector<std::string>& files) {
+    std::string list;
+    uint64_t bytes = 0;
     for (const std::string& path : files) {
         const FileStatus status = status_of(open_to_read(path), path);
-        text += std::filesystem::absolute(path).lexically_normal().generic_string() +
+        bytes += status.size;
+        list += std::filesystem::absolute(path).lexically_normal().generic_string() +
                 format_string("\n%llu %lld\n", (unsigned long long)status.size, (long long)status.written);
     }
-    return checksum_of(text);
+    return {list, bytes};
+}
+
+// What decides the tokens: the files and the options.
+static std::string description(const PreparationOptions& p) {
+    const std::string options =
+        format_string("%s\n%s\n%s\ndrawn %.9g %d %d %d\n", p.tokenizer.c_str(),
+                      document_split_names[size_t(p.split)].c_str(), joined(p.field, "\n").c_str(),
+                      p.val_fraction, p.skip_bad_lines, p.special_tokens, p.as_text);
+    return checksum_of(options + chat_description(p) + list_of(p.found.files).first);
+}
+
+// The file that says what the tokens were made of: what decides them and, on another line, look_of() each
+// source.
+static std::string stamp_of(const Options& o) { return folder_of(o) + "/" + name_of(o) + ".made_of"; }
+
+// What a source looks like: its size, for people, and a checksum of the names, sizes and times of its files.
+static nlohmann::json look_of(const PreparationOptions& p) {
+    const auto [list, bytes] = list_of(p.found.files);
+    const size_t files = p.found.files.size();
+    return {{"size", format_string("%llu bytes in %zu file%s", (unsigned long long)bytes, files,
+                                   files == 1 ? "" : "s")},
+            {"files", checksum_of(list)}};
 }
 
 // Whether the tokens that `made_of` describes are there.
 static bool are_there(const Options& o, const std::string& stamp, const std::string& made_of) {
-    if (!file_exists(stamp) || read_whole_file(stamp, 1 << 16) != made_of) return false;
+    if (!file_exists(stamp)) return false;
+    const std::string text = read_whole_file(stamp, 1 << 20);  // an earlier version's has no other line
+    if (text != made_of && !text.starts_with(made_of + "\n{")) return false;
     try {
         find_tokens(o);
         return true;
@@ -130,16 +153,16 @@ static bool are_there(const Options& o, const std::string& stamp, const std::str
     }
 }
 
-// Of the text, or of each source of a mixture. A blank line ends a document, except in JSONL.
+// Of the text, or of each source of a mixture.
 static std::vector<PreparationOptions> preparations_of(const Options& o) {
     PreparationOptions p = {o.of_text};
     p.is_chat = false;  // find_text() sees which sources are
-    if (p.split == DocumentSplit::automatic && !p.is_jsonl()) p.split = DocumentSplit::blank_line;
     p.tokenizer = tokenizer_name(o, &p.own_template);
     p.out = folder_of(o);
     p.name = name_of(o);
     p.files = without_weights(o.text);
     if (shares_of(o.text).empty()) return {p};
+    p.is_of_mixture = true;
     std::vector<PreparationOptions> sources(o.text.size(), p);
     for (size_t i = 0; i < sources.size(); i++) {
         sources[i].name += std::to_string(i + 1);
@@ -150,11 +173,11 @@ static std::vector<PreparationOptions> preparations_of(const Options& o) {
 
 // Tokens of the longest of the first examples; about, of a tokenizer that is not trained yet. Error if the
 // template is not understood.
-static double tokens_of_example(const PreparationOptions& p, const FoundText& found) {
+static double tokens_of_example(const PreparationOptions& p) {
     const bool is_trained = !parse_bpe(p.tokenizer);
     Tokenizer tokenizer = open_tokenizer(is_trained ? p.tokenizer : "bytes");
     take_template(p, tokenizer);
-    return double(longest_example(p, found.files, tokenizer)) /
+    return double(longest_example(p, p.found.files, tokenizer)) /
            (is_trained ? 1 : bytes_of_token(p.tokenizer));
 }
 
@@ -166,29 +189,58 @@ static int tokens_to_pack(const Options& o, double longest) {
     return T;
 }
 
-std::vector<uint64_t> count_text_bytes(Options& o) {
-    if (std::count(o.text.begin(), o.text.end(), "-"))
-        fail("--text -: standard input can be read once: save the text in a file");
-    if (o.is_stories()) return {stories_bytes};
-    std::vector<uint64_t> bytes;
-    double longest = 0;
-    for (PreparationOptions& p : preparations_of(o)) {
-        const FoundText found = find_text(p);
-        bytes.push_back(text_bytes(p, found));
-        if (!p.is_chat) continue;
-        o.of_text.is_chat = true;
-        longest = std::max(longest, tokens_of_example(p, found));
-        if (o.plans_only()) show_example(p, found.files);
-    }
-    if (o.of_text.is_chat) o.of_text.pack_tokens = tokens_to_pack(o, longest);
-    return bytes;
+// Error if an option says how texts of a kind are read, and no source of a mixture is of that kind.
+static void refuse_unused(const TextOptions& o, const std::vector<PreparationOptions>& sources) {
+    const auto none = [&](auto has) { return std::ranges::none_of(sources, has); };
+    if (!o.include.empty() && none([](auto& p) { return !p.include.empty(); }))
+        fail("--include chooses among the files of a folder, and no text is one");
+    for (const std::string& field : o.field)
+        if (none([&](auto& p) { return std::ranges::count(p.field, field) > 0; }))
+            fail("--field %s: no text is JSONL with this field", field.c_str());
+    if (o.skip_bad_lines && none([](auto& p) { return p.skip_bad_lines; }))
+        fail("--skip-bad-lines is for JSONL, and no text is any");
+    if (!o.chat_template.empty() && none([](auto& p) { return p.is_chat; }))
+        fail("--template is for JSONL of questions and answers, and no text is any");
 }
 
-TextTokens plan_tokens(const Options& o, const std::vector<uint64_t>& text_bytes) {
+// A blank line ends a document, except in JSONL.
+static std::vector<PreparationOptions> found_texts(const Options& o) {
+    std::vector<PreparationOptions> sources = preparations_of(o);
+    for (PreparationOptions& p : sources) {
+        find_text(p);
+        if (p.split == DocumentSplit::automatic && p.field.empty()) p.split = DocumentSplit::blank_line;
+    }
+    refuse_unused(o.of_text, sources);
+    return sources;
+}
+
+std::vector<PreparationOptions> find_texts(Options& o) {
+    if (std::count(o.text.begin(), o.text.end(), "-"))
+        fail("--text -: standard input can be read once: save the text in a file");
+    if (o.is_stories()) {
+        PreparationOptions stories = preparations_of(o)[0];
+        stories.text_bytes = stories_bytes;
+        return {stories};
+    }
+    std::vector<PreparationOptions> sources = found_texts(o);
+    double longest = 0;
+    for (PreparationOptions& p : sources) {
+        p.text_bytes = text_bytes(p);
+        if (!p.is_chat) continue;
+        o.of_text.is_chat = true;
+        longest = std::max(longest, tokens_of_example(p));
+        if (o.plans_only()) show_example(p);
+    }
+    if (o.of_text.is_chat) o.of_text.pack_tokens = tokens_to_pack(o, longest);
+    return sources;
+}
+
+TextTokens plan_tokens(const Options& o, const std::vector<PreparationOptions>& sources) {
     const std::string tokenizer = tokenizer_name(o);
     const double bytes_each = bytes_of_token(tokenizer);
     TextTokens planned = patterns_of(o);
-    for (const uint64_t bytes : text_bytes) {
+    for (const PreparationOptions& source : sources) {
+        const uint64_t bytes = source.text_bytes;
         const uint64_t val =
             o.is_stories() ? stories_val_tokens : validation_share(bytes, tokenizer == "bytes");
         const auto all = uint64_t(double(bytes) / bytes_each);
@@ -208,7 +260,7 @@ static void write_stories(PreparationOptions& p) {
     CorpusOptions corpus = {.out = p.files[0], .bytes = stories_bytes, .seed = 1};
     if (const std::optional<BpeOptions> bpe = parse_bpe(p.tokenizer)) {
         write_corpus(corpus);
-        Tokenizer tokenizer = train_tokenizer(p.files, p, *bpe);
+        Tokenizer tokenizer = train_tokenizer({{p.files, p}}, *bpe);
         corpus.tokenizer = p.out + "/stories_tokenizer.json";
         write_whole_file(corpus.tokenizer, {text_of_tokenizer_json(tokenizer)});
     } else {
@@ -222,10 +274,9 @@ static void write_stories(PreparationOptions& p) {
 
 // Chooses the validation part. Returns what decides the tokens.
 static std::string complete_preparation(const Options& o, PreparationOptions& p) {
+    p.tokenizer = tokenizer_name(o, &p.own_template);
     // another version of this program may write other stories
     if (o.is_stories()) return version_text("stories") + "\n" + p.tokenizer;
-    const FoundText found = find_text(p);
-    p.text_bytes = text_bytes(p, found);
     p.pack_tokens = o.of_text.pack_tokens;
     const uint64_t share = validation_share(p.text_bytes, p.tokenizer == "bytes");
     // rounded, so that the draw does not depend on how much markup a text has
@@ -233,8 +284,8 @@ static std::string complete_preparation(const Options& o, PreparationOptions& p)
         std::stod(format_string("%.3g", double(share) * bytes_of_token(p.tokenizer) / double(p.text_bytes)));
     if (p.is_chat) p.val_fraction = std::min(p.val_fraction, 0.1);
     p.chooses_fraction = true;
-    refuse_inputs(o.output, found.files);
-    return description(p, found.files);
+    refuse_inputs(o.output, p.found.files);
+    return description(p);
 }
 
 // The tokenizer that is trained on the sources of a mixture, without its questions and answers if it has
@@ -242,47 +293,74 @@ static std::string complete_preparation(const Options& o, PreparationOptions& p)
 static std::optional<Tokenizer> common_tokenizer(const std::vector<PreparationOptions>& sources) {
     const std::optional<BpeOptions> bpe = parse_bpe(sources[0].tokenizer);
     if (sources.size() < 2 || !bpe) return std::nullopt;
-    const auto plain = std::find_if(sources.begin(), sources.end(), [](auto& p) { return !p.is_chat; });
-    const PreparationOptions& read_as = plain == sources.end() ? sources[0] : *plain;
-    std::vector<std::string> files;
-    for (PreparationOptions p : sources) {
-        if (p.is_chat != read_as.is_chat) continue;
-        const FoundText found = find_text(p);
-        files.insert(files.end(), found.files.begin(), found.files.end());
-    }
-    return train_tokenizer(files, read_as, *bpe);
+    const bool has_plain = std::ranges::any_of(sources, [](auto& p) { return !p.is_chat; });
+    std::vector<TextsToRead> texts;
+    for (const PreparationOptions& p : sources)
+        if (!p.is_chat || !has_plain) texts.push_back({p.found.files, p});
+    return train_tokenizer(texts, *bpe);
 }
 
-void prepare_text(const Options& o) {
+void prepare_text(const Options& o, std::vector<PreparationOptions> sources) {
     const StopWritingAtSignals stops;
-    std::vector<PreparationOptions> sources = preparations_of(o);
-    PreparationOptions& p = sources[0];
     std::string made_of;
     for (PreparationOptions& source : sources) made_of += complete_preparation(o, source);
     RunFolder lock;
     lock.open(o.output);
-    create_subfolder(p.out);
-    const std::string stamp = p.out + "/" + name_of(o) + ".made_of";
+    create_subfolder(sources[0].out);
+    const std::string stamp = stamp_of(o);
     const bool is_prepared = are_there(o, stamp, made_of);
     if (is_prepared && !o.is_stories())
-        print_line(stdout, "the text has not changed: its tokens in %s are used again", p.out.c_str());
-    for (PreparationOptions& source : sources)
-        if (is_prepared && source.is_chat) show_example(source, find_text(source).files);
+        print_line(stdout, "the text has not changed: its tokens in %s are used again", folder_of(o).c_str());
+    for (const PreparationOptions& source : sources)
+        if (is_prepared && source.is_chat) show_example(source);
     if (is_prepared) return;
     if (o.is_stories()) {
         remove_file(stamp);
-        write_stories(p);
+        write_stories(sources[0]);
     }
-    p.before_replacing = [&] {
-        if (!o.resume) move_earlier_run(o.output);  // which keeps its tokens
-        remove_file(stamp);
-    };
     const std::optional<Tokenizer> common = common_tokenizer(sources);
     for (PreparationOptions& source : sources) {
+        source.before_replacing = [&] {
+            lock.lease.check();
+            if (!o.resume) move_earlier_run(o.output);  // which keeps its tokens
+            remove_file(stamp);
+        };
         if (common) source.trained = &*common;
         prepare_tokens(source);
     }
-    write_whole_file(stamp, {made_of});  // last, so that an interrupted preparation is repeated
+    nlohmann::json looks = nlohmann::json::array();
+    for (const PreparationOptions& source : sources)
+        if (!o.is_stories()) looks.push_back(look_of(source));
+    lock.lease.check();
+    // last, so that an interrupted preparation is repeated
+    write_whole_file(stamp, {made_of, "\n", json_text(JsonMembers{{"sources", looks}}, -1), "\n"});
+}
+
+// Error if its files are gone.
+static void note_if_changed(PreparationOptions p, const nlohmann::json& before) {
+    find_text(p);
+    const nlohmann::json now = look_of(p);
+    const std::string size = now["size"], size_before = before.at("size");
+    if (now == before) return;
+    print_line(
+        stdout,
+        "note: the text %s is not as it was when its tokens were prepared: it has %s, and had %s; the run "
+        "continues with those tokens, and a new run in another folder reads the text",
+        printable(joined(p.files, ", ")).c_str(), size.c_str(),
+        size == size_before ? "another date, or other names" : printable(size_before).c_str());
+}
+
+void note_changed_texts(const Options& o) {
+    const std::string stamp = stamp_of(o);
+    if (!o.has_text() || !file_exists(stamp)) return;
+    const std::string text = read_whole_file(stamp, 1 << 20);
+    const size_t end = text.find('\n');
+    if (end == text.npos) return;  // of an earlier version
+    const std::vector<PreparationOptions> sources = preparations_of(o);
+    for (size_t i = 0; i < sources.size(); i++) try {
+            note_if_changed(sources[i], parse_json_object(text.substr(end), stamp).at("sources").at(i));
+        } catch (const std::exception&) {  // the text is gone, and the run does not need it
+        }
 }
 
 TextTokens find_tokens(const Options& o, const TextTokens& planned) {

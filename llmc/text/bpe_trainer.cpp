@@ -88,7 +88,7 @@ namespace {
 struct WordReader {
     TextReader reader;
     const BpeOptions& bpe;
-    WordCounts counts = {};
+    WordCounts& counts;
     std::mutex reading = {};
     size_t blocks = 0, failed_block = SIZE_MAX;
     std::exception_ptr error = nullptr;  // of the first block that has one
@@ -163,20 +163,25 @@ static void learn(Tokenizer& tokenizer, WordCounts& counts, const BpeOptions& bp
     tokenizer.given_merges = distinct_merges(learning.merges);
 }
 
-Tokenizer train_tokenizer(const std::vector<std::string>& files, const TextOptions& text,
-                          const BpeOptions& bpe) {
-    const double start = now();
-    refuse_pipes(files);
-    Tokenizer tokenizer = first_tokens(bpe), of_reader = first_tokens(bpe);
-    WordReader words = {.reader = TextReader(files, text), .bpe = bpe};
+static void count_words(const TextsToRead& texts, const BpeOptions& bpe, WordCounts& counts) {
+    refuse_pipes(texts.files);
+    Tokenizer of_reader = first_tokens(bpe);
+    WordReader words = {.reader = TextReader(texts.files, texts.options), .bpe = bpe, .counts = counts};
     words.reader.tokenizer = &of_reader;
     words.reader.block_bytes = 1 << 20;
 #pragma omp parallel
     words.count();
     if (words.error) std::rethrow_exception(words.error);
-    const uint64_t total = words.counts.total(), distinct = words.counts.distinct();
+}
+
+Tokenizer train_tokenizer(const std::vector<TextsToRead>& texts, const BpeOptions& bpe) {
+    const double start = now();
+    Tokenizer tokenizer = first_tokens(bpe);
+    WordCounts counts;
+    for (const TextsToRead& some : texts) count_words(some, bpe, counts);
+    const uint64_t total = counts.total(), distinct = counts.distinct();
     const double counted = now();
-    learn(tokenizer, words.counts, bpe);
+    learn(tokenizer, counts, bpe);
     print_line(
         stdout,
         "tokenizer: %d tokens from %llu words of two bytes or more, %llu of them distinct, in %.1f + %.1f s",

@@ -28,9 +28,14 @@ std::optional<BpeOptions> parse_bpe(const std::string& name);
 double bytes_per_token(int vocab_size);
 double bytes_of_token(const std::string& tokenizer);
 
+// Files that are read with the same options.
+struct TextsToRead {
+    std::vector<std::string> files;
+    TextOptions options = {};
+};
+
 // Trains on all of the files, split into documents and words as they will be encoded. All threads take part;
 // their number does not change the tokenizer. Error if the options or the files are wrong, or if a file can
 // be read only once. A text with too few pairs gives a smaller vocabulary, which a line on standard output
 // says, as it says how long it took.
-Tokenizer train_tokenizer(const std::vector<std::string>& files, const TextOptions& text,
-                          const BpeOptions& bpe);
+Tokenizer train_tokenizer(const std::vector<TextsToRead>& texts, const BpeOptions& bpe);

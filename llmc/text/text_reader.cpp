@@ -85,22 +85,50 @@ static void refuse_json(std::string_view text, const std::string& path) {
              path.c_str(), printable(member).c_str(), otherwise);
 }
 
+bool is_named_jsonl(const std::string& file) {
+    const bool compressed = file.ends_with(".gz") || file.ends_with(".zst");
+    std::string name = compressed ? file.substr(0, file.rfind('.')) : file;
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return tolower(c); });
+    return name.ends_with(".jsonl") || name.ends_with(".ndjson");
+}
+
+// The object on the first line of a file that is not blank, or that is one if bad lines are left out; none:
+// it is no JSONL, or a pipe, which can be read once.
+static std::optional<nlohmann::json> first_object(const std::string& path, bool skip_bad_lines) {
+    const auto status = path == "-" ? std::nullopt : get_status(path);
+    if (!status || status->kind != FileStatus::regular) return std::nullopt;
+    TextFile file(path);
+    std::string text(1 << 20, '\0');
+    text.resize(file.read(text.data(), text.size()));
+    for (const std::string& line : lines_of(text)) try {
+            if (!without_blanks(line).empty()) return parse_json_object(line, "");
+        } catch (const Error&) {
+            if (!skip_bad_lines) break;
+        }
+    return std::nullopt;
+}
+
+// Takes the options off a source of a mixture that are for other sources.
+static void fit_to_source(TextOptions& options, const std::string& path,
+                          const std::optional<nlohmann::json>& first) {
+    const bool is_jsonl = !options.as_text && (first || is_named_jsonl(path));
+    const auto is_missing = [&](const std::string& field) {
+        return !is_jsonl || (first && !first->contains(field));
+    };
+    const bool has_none = std::ranges::all_of(options.field, is_missing);
+    const bool is_chat = first && has_none && is_chat_example(*first);
+    if (!is_jsonl || is_chat || !has_none) std::erase_if(options.field, is_missing);
+    if (!is_jsonl) options.skip_bad_lines = false;
+    if (!is_chat) options.chat_template = "";
+}
+
 void find_examples(TextOptions& options, const std::vector<std::string>& files) {
     options.is_chat = false;
-    const bool may_be = options.field.empty() && !options.as_text && !files.empty() && files[0] != "-";
-    const auto status = may_be ? get_status(files[0]) : std::nullopt;
-    if (status && status->kind == FileStatus::regular) {  // a pipe can be read once
-        TextFile file(files[0]);
-        std::string text(1 << 20, '\0');
-        text.resize(file.read(text.data(), text.size()));
-        for (const std::string& line : lines_of(text)) try {
-                if (without_blanks(line).empty()) continue;
-                options.is_chat = is_chat_example(parse_json_object(line, ""));
-                break;
-            } catch (const Error&) {
-                if (!options.skip_bad_lines) break;
-            }
-    }
+    const bool may_be =
+        !files.empty() && !options.as_text && (options.field.empty() || options.is_of_mixture);
+    const auto first = may_be ? first_object(files[0], options.skip_bad_lines) : std::nullopt;
+    if (options.is_of_mixture) fit_to_source(options, files[0], first);
+    options.is_chat = first && options.field.empty() && is_chat_example(*first);
     if (!options.is_chat && !options.chat_template.empty())
         fail(
             "--template is for JSONL of questions and answers, and %s is none: their objects have messages, "
@@ -278,6 +306,12 @@ static void encode_lines(const TextBlock& block, const TextOptions& options, Tok
         const std::string where = block.path + ": line " + std::to_string(number);
         std::string text;
         try {
+            if (number == 1 && !without_blanks(line).starts_with('{'))
+                fail(
+                    "%s is not a JSON object: plain text is read alone, or mixed with JSONL by weights, as "
+                    "in "
+                    "train_gpt2 --text a.txt:0.5 --text b.jsonl:0.5",
+                    where.c_str());
             if (chat)
                 encode_chat(line, where, options, *chat, tokenizer, to);
             else

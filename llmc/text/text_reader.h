@@ -38,6 +38,7 @@ struct TextOptions {
     std::string chat_template = "";  // a file with the template of questions and answers
     bool loss_on_questions = false;  // all of their tokens are targets, not those of answers alone
 
+    bool is_of_mixture = false;     // whose options are for those of its sources that they fit
     bool is_chat = false;           // JSONL of questions and answers: set by find_examples()
     std::string own_template = "";  // that the model to finetune has
     int pack_tokens = 1024;         // of the sequences into which they are packed
@@ -51,8 +52,12 @@ struct TextOptions {
     }
 };
 
+// Whether the name is that of JSONL, which may be compressed.
+bool is_named_jsonl(const std::string& file);
+
 // Whether the files, without --field and --as-text, are questions and answers by the first of them: sets
-// is_chat. Error if --template is given for others.
+// is_chat. Error if --template is given for others. A source of a mixture loses the options that are for
+// other sources.
 void find_examples(TextOptions& options, const std::vector<std::string>& files);
 
 // Gives a tokenizer the template of --template, else the model's, else its own, else the built-in one.
