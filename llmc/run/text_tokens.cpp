@@ -153,11 +153,10 @@ static bool are_there(const Options& o, const std::string& stamp, const std::str
     }
 }
 
-// Of the text, or of each source of a mixture.
+// Of the text, or of each source of a mixture, without a tokenizer.
 static std::vector<PreparationOptions> preparations_of(const Options& o) {
     PreparationOptions p = {o.of_text};
     p.is_chat = false;  // find_text() sees which sources are
-    p.tokenizer = tokenizer_name(o, &p.own_template);
     p.out = folder_of(o);
     p.name = name_of(o);
     p.files = without_weights(o.text);
@@ -203,26 +202,22 @@ static void refuse_unused(const TextOptions& o, const std::vector<PreparationOpt
         fail("--template is for JSONL of questions and answers, and no text is any");
 }
 
-// A blank line ends a document, except in JSONL.
-static std::vector<PreparationOptions> found_texts(const Options& o) {
-    std::vector<PreparationOptions> sources = preparations_of(o);
-    for (PreparationOptions& p : sources) {
-        find_text(p);
-        if (p.split == DocumentSplit::automatic && p.field.empty()) p.split = DocumentSplit::blank_line;
-    }
-    refuse_unused(o.of_text, sources);
-    return sources;
-}
-
 std::vector<PreparationOptions> find_texts(Options& o) {
     if (std::count(o.text.begin(), o.text.end(), "-"))
         fail("--text -: standard input can be read once: save the text in a file");
-    if (o.is_stories()) {
-        PreparationOptions stories = preparations_of(o)[0];
-        stories.text_bytes = stories_bytes;
-        return {stories};
+    std::string own_template;
+    const std::string tokenizer = tokenizer_name(o, &own_template);
+    std::vector<PreparationOptions> sources = preparations_of(o);
+    for (PreparationOptions& p : sources) {
+        p.tokenizer = tokenizer;
+        p.own_template = own_template;
+        p.text_bytes = stories_bytes;
+        if (o.is_stories()) return sources;
+        find_text(p);
+        // a blank line ends a document, except in JSONL
+        if (p.split == DocumentSplit::automatic && p.field.empty()) p.split = DocumentSplit::blank_line;
     }
-    std::vector<PreparationOptions> sources = found_texts(o);
+    refuse_unused(o.of_text, sources);
     double longest = 0;
     for (PreparationOptions& p : sources) {
         p.text_bytes = text_bytes(p);
@@ -274,7 +269,7 @@ static void write_stories(PreparationOptions& p) {
 
 // Chooses the validation part. Returns what decides the tokens.
 static std::string complete_preparation(const Options& o, PreparationOptions& p) {
-    p.tokenizer = tokenizer_name(o, &p.own_template);
+    if (!o.tokenizer.empty()) p.tokenizer = o.tokenizer;  // it may have been chosen meanwhile
     // another version of this program may write other stories
     if (o.is_stories()) return version_text("stories") + "\n" + p.tokenizer;
     p.pack_tokens = o.of_text.pack_tokens;
@@ -303,7 +298,11 @@ static std::optional<Tokenizer> common_tokenizer(const std::vector<PreparationOp
 void prepare_text(const Options& o, std::vector<PreparationOptions> sources) {
     const StopWritingAtSignals stops;
     std::string made_of;
-    for (PreparationOptions& source : sources) made_of += complete_preparation(o, source);
+    nlohmann::json looks = nlohmann::json::array();
+    for (PreparationOptions& source : sources) {
+        made_of += complete_preparation(o, source);
+        if (!o.is_stories()) looks.push_back(look_of(source));
+    }
     RunFolder lock;
     lock.open(o.output);
     create_subfolder(sources[0].out);
@@ -328,9 +327,6 @@ void prepare_text(const Options& o, std::vector<PreparationOptions> sources) {
         if (common) source.trained = &*common;
         prepare_tokens(source);
     }
-    nlohmann::json looks = nlohmann::json::array();
-    for (const PreparationOptions& source : sources)
-        if (!o.is_stories()) looks.push_back(look_of(source));
     lock.lease.check();
     // last, so that an interrupted preparation is repeated
     write_whole_file(stamp, {made_of, "\n", json_text(JsonMembers{{"sources", looks}}, -1), "\n"});
