@@ -13,5 +13,5 @@ check() {
 }
 check 42800 llmc shaders
 check 6500 dev
-check 32060 tests
+check 32020 tests
 exit $bad
