@@ -14,11 +14,13 @@ TEMPLATES = {
               "{% endif %}",
     "GPT-2": "{% for message in messages %}{{ message.content }}{{ eos_token }}{% endfor %}",
     "Zephyr": "{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\n' + "
-              "message['content'] + eos_token }}\n{% elif message['role'] == 'system' %}\n{{ '<|system|>\n' + "
+              "message['content'] + eos_token }}\n{% elif message['role'] == 'system' %}\n{{ "
+              "'<|system|>\n' + "
               "message['content'] + eos_token }}\n{% elif message['role'] == 'assistant' %}\n"
               "{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n{% endif %}\n{% if loop.last and "
               "add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}",
-    "Vicuna": "{%- if messages[0].role == 'system' %}{% set rest = messages[1:] %}{{ messages[0].content ~ ' ' }}"
+    "Vicuna": "{%- if messages[0].role == 'system' %}{% set rest = messages[1:] %}{{ messages[0].content ~ "
+              "' ' }}"
               "{%- else %}{% set rest = messages %}{{ 'A chat. ' }}{%- endif %}\n{%- for message in rest %}\n"
               "    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
               "{{ raise_exception('Roles must alternate') }}{% endif %}\n"
@@ -29,18 +31,23 @@ TEMPLATES = {
             "    {%- if messages[0]['role'] == 'system' %}\n        {{- '<|im_start|>system\\n' + "
             "messages[0]['content'] + '<|im_end|>\\n' }}\n    {%- endif %}\n{%- endif %}\n"
             "{%- for message in messages %}\n    {%- if (message.role == \"user\") or (message.role == "
-            "\"system\" and not loop.first) or (message.role == \"assistant\" and not message.tool_calls) %}\n"
+            "\"system\" and not loop.first) or (message.role == \"assistant\" and not message.tool_calls) "
+            "%}\n"
             "        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}\n"
-            "    {%- elif message.role == \"tool\" %}\n        {%- set ns = namespace(x=1) %}\n    {%- endif %}\n"
-            "{%- endfor %}\n{%- if add_generation_prompt %}\n    {{- '<|im_start|>assistant\\n' }}\n{%- endif %}\n",
+            "    {%- elif message.role == \"tool\" %}\n        {%- set ns = namespace(x=1) %}\n    {%- "
+            "endif %}\n"
+            "{%- endfor %}\n{%- if add_generation_prompt %}\n    {{- '<|im_start|>assistant\\n' }}\n{%- "
+            "endif %}\n",
     "Llama 3": "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = "
-               "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + "
+               "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | "
+               "trim + "
                "'<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}"
                "{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant"
                "<|end_header_id|>\n\n' }}{% endif %}",
     "Gemma": "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'assistant' %}"
              "{% set role = 'model' %}{% else %}{% set role = message['role'] %}{% endif %}"
-             "{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{% endfor %}"
+             "{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{% "
+             "endfor %}"
              "{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}",
 }
 environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints PyTorch's cross_entropy with ignore_index, for classifier_test: shape, targets, the loss of each row, and
-the gradients of the mean over the rows that count. It makes tests/reference/cross_entropy.txt."""
+"""Prints PyTorch's cross_entropy with ignore_index, for classifier_test: shape, targets, the loss of each
+row, and the gradients of the mean over the rows that count. It makes tests/reference/cross_entropy.txt."""
 import torch
 
 for rows, V in [(3, 5), (5, 17), (7, 33), (2, 1)]:

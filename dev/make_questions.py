@@ -3,8 +3,8 @@
 
     dev/make_questions.py OUT
 
-A fact says what a person likes or where they live; training has each in two wordings, the test asks in a third
-one. A sum is of two numbers below 20; those of the test are not in training."""
+A fact says what a person likes or where they live; training has each in two wordings, the test asks in a
+third one. A sum is of two numbers below 20; those of the test are not in training."""
 import json
 import random
 import sys

@@ -163,7 +163,10 @@ try_mutation() {
             case $status in
                 124) verdict+=" (timeout)" ;;
                 132 | 134 | 136 | 139) verdict+=" (crash)" ;;
-                *) grep -q FAILED "$folder/test.log" || verdict="error: ${spec%%:*} ended with status $status" ;;
+                *)
+                    grep -q FAILED "$folder/test.log" ||
+                        verdict="error: ${spec%%:*} ended with status $status"
+                    ;;
             esac
             break
         done

@@ -19,7 +19,8 @@ fail() {
 for tool in aarch64-linux-gnu-g++ qemu-aarch64; do
   command -v $tool > /dev/null || fail "no $tool: install g++-aarch64-linux-gnu and qemu-user"
 done
-for needed in build/{embedded_shaders.cpp,baseline_shaders.cpp,commit.h} /usr/src/googletest/googletest/src/gtest-all.cc; do
+for needed in build/{embedded_shaders.cpp,baseline_shaders.cpp,commit.h} \
+  /usr/src/googletest/googletest/src/gtest-all.cc; do
   [ -e $needed ] || fail "no $needed: run make, and install libgtest-dev"
 done
 # Only headers: files that need libraries for Arm (tokenizer, TensorBoard) are left out.

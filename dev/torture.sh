@@ -9,10 +9,11 @@ cd "$(dirname "$0")/.."
 build=$(cd "${1:-build}" && pwd)
 shift || true
 tests=("$@")
-[ ${#tests[@]} -gt 0 ] || tests=(vulkan_faults_test file_fault_test fault_kinds_test memory_fault_test divergence_test
-    run_folder_test signals_test standard_streams_test distributed_faults_test output_test
-    two_programs_test train_options_test foreign_text_test untrusted_folder_test many_digits_test limits_test
-    file_test progress_test train_resume_test resume_grid_test run_state_test distributed_test tensorboard_test
+[ ${#tests[@]} -gt 0 ] || tests=(
+    vulkan_faults_test file_fault_test fault_kinds_test memory_fault_test divergence_test run_folder_test
+    signals_test standard_streams_test distributed_faults_test output_test two_programs_test
+    train_options_test foreign_text_test untrusted_folder_test many_digits_test limits_test file_test
+    progress_test train_resume_test resume_grid_test run_state_test distributed_test tensorboard_test
     error_test long_loops_test export_test time_to_loss_test process_test)
 export VULKAN_FAULTS=all FILE_FAULT_ALL=1 MEMORY_FAULT_ALL=1 NOT_FINITE_ALL=1 DISTRIBUTED_KILLS=30
 export OMP_WAIT_POLICY=passive GALLIVM_PERF=nopt

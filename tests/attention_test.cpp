@@ -1,13 +1,12 @@
 // Attention: finite differences check a reference in double, the reference checks the CPU version, and the
 // CPU version checks every GPU version.
 #include "llmc/layers/attention.h"
-#include "dev/vulkan/baselines/baselines.h"
 
 #include <algorithm>
 #include <array>
 
-#include "tests/layer_test.h"
 #include "tests/simd_levels.h"
+#include "tests/table_rows.h"
 
 struct Shape {
     int B, T, C, NH;
@@ -491,30 +490,9 @@ TYPED_TEST(AttentionGpu, MatrixThroughStagingBuffers) {
 // out quads for heads of 48 channels. The 16-bit types run heads of 5 channels, which never allow quads and
 // whose kernels other tests have compiled.
 TYPED_TEST(AttentionGpu, TrainingFunctions) {
-    using Real = TypeParam;
-    const Case<Real> c(std::is_same_v<Real, float> ? Shape{2, 33, 96, 2} : Shape{2, 67, 15, 3}, 1.0f);
-    const Shape s = c.s;
-    std::vector<float> shifted(c.qkv);
-    shifted.insert(shifted.begin(), 0.0f);
-    for (const auto& pad : test_pads()) {
-        DeviceArray<Real> qkv(*pad, shifted), dout(*pad, c.dout), out(*pad, c.out.size());
-        DeviceArray<float> lse(*pad, c.lse.size()), delta(*pad, c.delta.size());
-        DeviceArray<Real> dqkv(*pad, c.dqkv.size());
-        attention_forward<Real>(pad.get(), forward_params<Real>(s, out, lse, qkv + 1));
-        attention_backward<Real>(pad.get(), {.dqkv = dqkv,
-                                             .delta = delta,
-                                             .dout = dout,
-                                             .out = out,
-                                             .lse = lse,
-                                             .qkv = qkv + 1,
-                                             .B = s.B,
-                                             .T = s.T,
-                                             .C = s.C,
-                                             .NH = s.NH});
-        expect_close("out", out.values(), c.out, tolerance<Real>());
-        expect_gradients_close(dqkv.values(), c.dqkv, s.C, tolerance<Real>());
-        if (!std::is_same_v<Real, float>) break;  // as in for_each_version()
-    }
+    const Shape s = std::is_same_v<TypeParam, float> ? Shape{2, 33, 96, 2} : Shape{2, 67, 15, 3};
+    for (const char* layer : {"attention_forward", "attention_backward"})
+        check_rows<TypeParam>(layer, {.B = s.B, .T = s.T, .C = s.C, .NH = s.NH}, 1, Runs::training);
 }
 
 TEST(Attention, RefusesHeadsItCannotRun) {

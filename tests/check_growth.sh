@@ -12,6 +12,6 @@ check() {
     if [ "$lines" -gt "$ceiling" ]; then bad=1; fi
 }
 check 42800 llmc shaders
-check 6900 dev
-check 33100 tests
+check 6500 dev
+check 32250 tests
 exit $bad

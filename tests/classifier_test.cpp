@@ -2,13 +2,12 @@
 // differences; the CPU and GPU versions of every storage type against the CPU version in fp32. The sum of the
 // losses.
 #include "llmc/layers/classifier.h"
-#include "dev/vulkan/baselines/baselines.h"
 
 #include <algorithm>
 #include <fstream>
 
 #include "llmc/base/ignored_target.h"
-#include "tests/layer_test.h"
+#include "tests/table_rows.h"
 
 struct Shape {
     int num_rows, V, Vp;
@@ -150,7 +149,6 @@ TYPED_TEST(FusedClassifierTyped, MatchesFloat) {
     }
 }
 
-// Rows that begin 1 or 4 elements past aligned memory rule out accesses of four or of eight elements.
 // One logit is far above all others, in any subgroup of a workgroup.
 TYPED_TEST(FusedClassifierTyped, FindsTheLargestLogit) {
     using Real = TypeParam;
@@ -172,41 +170,14 @@ TYPED_TEST(FusedClassifierTyped, FindsTheLargestLogit) {
     }
 }
 
-TYPED_TEST(FusedClassifierTyped, UnalignedLogits) {
-    using Real = TypeParam;
-    const Shape shape = {3, 30, 32};
-    const ClassifierCase<Real> c(shape);
-    for (size_t shift : {1, 4})
-        for_each_version<Real>(
-            with_baselines(fused_classifier_versions<Real>()),
-            [&](LaunchPad& pad, auto& version, int block_size) {
-                std::vector<float> shifted(shift, 7.0f);
-                shifted.insert(shifted.end(), c.logits.begin(), c.logits.end());
-                DeviceArray<Real> logits(pad, shifted);
-                DeviceArray<float> losses(pad, shape.num_rows);
-                DeviceArray<int> targets(pad, c.targets);
-                version.launch(pad, params<Real>(shape, logits + shift, losses, targets, true), block_size);
-                const std::vector<float> gradients = logits.values();
-                EXPECT_EQ(gradients[shift - 1], 7.0f);
-                expect_close("gradients", {gradients.begin() + long(shift), gradients.end()}, c.gradients,
-                             tolerance<Real>());
-                expect_close("losses", losses.values(), c.losses);
-            });
-}
-
-TYPED_TEST(FusedClassifierTyped, TrainingFunction) {
-    using Real = TypeParam;
-    // the second one has more logits than the iterations that a software device allows an invocation
-    for (const Shape& shape : {Shape{5, 61, 64}, Shape{2, 180001, 180004}})
-        for (const auto& pad : test_pads()) {
-            const ClassifierCase<Real> c(shape);
-            DeviceArray<Real> logits(*pad, c.logits);
-            DeviceArray<float> losses(*pad, shape.num_rows);
-            DeviceArray<int> targets(*pad, c.targets);
-            fused_classifier<Real>(pad.get(), params<Real>(shape, logits, losses, targets, true));
-            expect_close("losses", losses.values(), c.losses);
-            expect_close("gradients", logits.values(), c.gradients, tolerance<Real>());
-        }
+// Rows that begin 1 or 4 elements past aligned memory rule out accesses of four or of eight elements. The
+// last shape has more logits than the iterations that a software device allows an invocation.
+TYPED_TEST(FusedClassifierTyped, UnalignedLogitsAndLongRows) {
+    for (const size_t margin : {1, 4})
+        check_rows<TypeParam>("fused_classifier", {.B = 3, .T = 1, .C = 8, .NH = 1, .V = 30, .Vp = 32},
+                              margin);
+    check_rows<TypeParam>("fused_classifier", {.B = 2, .T = 1, .C = 8, .NH = 1, .V = 180001, .Vp = 180004}, 8,
+                          Runs::training);
 }
 
 // Large logits must not overflow, minus infinity means a probability of 0, and NaN and infinity give a loss

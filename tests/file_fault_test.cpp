@@ -247,31 +247,6 @@ TEST(FileFault, AFailingLogGivesAWarning) {
               count_lines(read_whole_file(a + "/metrics.csv")));
 }
 
-// What is missing of an event that was written in part is written later.
-TEST(FileFault, AFailingEventFileGivesAWarning) {
-    Faults data;
-    const std::string a = data / "a", b = data / "b";
-    const std::vector<std::string> options =
-        with(four, {"-i", data.train, "-j", data.val, "-e", tiny, "-b", "3", "-t", "17", "--tensorboard"});
-    auto events_in = [](const std::string& folder) {
-        return std::filesystem::directory_iterator(folder + "/tensorboard")->file_size();
-    };
-    const std::vector<std::string> calls = data.calls_of(a, options);
-    const uintmax_t expected = events_in(a);
-    int writes = 0, events = 0;
-    for (const std::string& call : calls) {
-        writes += call.starts_with("write ");
-        if (!call.starts_with("write tensorboard") || ++events == 1) continue;  // the first opens the file
-        std::filesystem::remove_all(b);
-        const ProgramResult result =
-            data.run_with(b, {format_string("FILE_FAULT=write:%d:ENOSPC", writes)}, options);
-        EXPECT_EQ(result.status, 0) << result.err;
-        EXPECT_EQ(count_lines(result.err), 1) << result.err;
-        EXPECT_EQ(events_in(b), expected) << writes;
-    }
-    EXPECT_GE(events, 5);
-}
-
 // A file is flushed to disk before it gets its name, the names before DONE, and DONE before anything is
 // deleted.
 TEST(FileFault, CheckpointsAreFlushedInOrder) {

@@ -1,12 +1,10 @@
 // LayerNorm: the CPU versions against references in double (backward: finite differences), each GPU version
 // against the CPU version.
 #include "llmc/layers/layernorm.h"
-#include "dev/vulkan/baselines/baselines.h"
 
 #include <functional>
 
-#include "llmc/base/ceil_div.h"
-#include "tests/layer_test.h"
+#include "tests/table_rows.h"
 
 struct Shape {
     int num_rows, C;
@@ -62,31 +60,20 @@ template <class Real>
 struct Layernorm : testing::Test {};
 TYPED_TEST_SUITE(Layernorm, RealTypes);
 
+static KernelShape shape_of(int num_rows, int C) { return {.B = num_rows, .T = 1, .C = C, .NH = 1}; }
+
 TYPED_TEST(Layernorm, ForwardGpuMatchesCpu) {
-    using Real = TypeParam;
-    for (auto [num_rows, C] : shapes) {
-        const ForwardCase<Real> c(num_rows, C);
-        SCOPED_TRACE(format_string("num_rows %d C %d", num_rows, C));
-        auto check = [&, num_rows = num_rows, C = C](LaunchPad& pad, auto& version, int block) {
-            DeviceArray<Real> inp(pad, c.inp), weight(pad, c.weight), bias(pad, c.bias);
-            DeviceArray<Real> out(pad, c.out.size());
-            DeviceArray<float> mean(pad, num_rows), rstd(pad, num_rows);
-            version.launch(pad,
-                           {.out = out,
-                            .mean = mean,
-                            .rstd = rstd,
-                            .inp = inp,
-                            .weight = weight,
-                            .bias = bias,
-                            .num_rows = num_rows,
-                            .C = C},
-                           block);
-            expect_close("out", out.values(), c.out, tolerance<Real>());
-            expect_close("mean", mean.values(), c.mean);
-            expect_close("rstd", rstd.values(), c.rstd);
-        };
-        for_each_version<Real>(with_baselines(layernorm_forward_versions<Real>()), check);
+    for (const char* layer : {"layernorm_forward", "residual_layernorm_forward"}) {
+        for (auto [num_rows, C] : shapes) check_rows<TypeParam>(layer, shape_of(num_rows, C));
+        // addresses that rule out 16-byte accesses although C would allow them
+        for (const size_t margin : {1, 4}) check_rows<TypeParam>(layer, shape_of(5, 16), margin);
     }
+}
+
+// More rows than the iterations that a software device allows an invocation.
+TYPED_TEST(Layernorm, ManyRows) {
+    for (const char* layer : {"layernorm_forward", "layernorm_backward"})
+        check_rows<TypeParam>(layer, shape_of(70001, 5), 8, Runs::training);
 }
 
 // The sum over all elements of dout * layernorm(inp), in double.
@@ -195,59 +182,13 @@ TEST(LayernormBackward, CpuMatchesFiniteDifferences) {
     }
 }
 
+// In place, as in training.
 TYPED_TEST(Layernorm, BackwardGpuMatchesCpu) {
-    using Real = TypeParam;
     std::vector<Shape> all(std::begin(shapes), std::end(shapes));
     all.push_back({1070, 24});   // the workgroups of versions 2 and 3 take several rows each
     all.push_back({1071, 136});  // in workgroups of several subgroups, which share the sums of a row; odd
-    for (auto [num_rows, C] : all) {
-        const BackwardCase<Real> c(num_rows, C);
-        SCOPED_TRACE(format_string("num_rows %d C %d", num_rows, C));
-        auto check = [&, C = C](LaunchPad& pad, auto& version, int block) {
-            const BackwardArrays<Real> arrays(pad, c);
-            {
-                const ConcurrentGroup group(&pad);  // the launcher must order its own dispatches
-                version.launch(pad, arrays.params(), block);
-            }
-            // A single channel has no variance: rstd is 316, and multiplies the rounding error of a
-            // difference that is zero in exact arithmetic.
-            expect_close("dinp", arrays.dinp.values(), c.dinp_after, tolerance<Real>(C == 1 ? 1e-3 : 1e-5));
-            expect_close("dweight", arrays.dweight.values(), c.dweight_after, tolerance<Real>());
-            expect_close("dbias", arrays.dbias.values(), c.dbias_after, tolerance<Real>());
-        };
-        for_each_version<Real>(layernorm_backward_versions<Real>(), check);
-    }
-}
-
-static std::vector<float> shifted(std::vector<float> values) {
-    values.insert(values.begin(), 77.0f);
-    return values;
-}
-
-// Addresses that rule out 16-byte accesses although C would allow them.
-TYPED_TEST(Layernorm, UnalignedForward) {
-    using Real = TypeParam;
-    const int num_rows = 5, C = 12;
-    const ForwardCase<Real> c(num_rows, C);
-    for_each_version<Real>(with_baselines(layernorm_forward_versions<Real>()),
-                           [&](LaunchPad& pad, auto& version, int block) {
-                               DeviceArray<Real> inp(pad, shifted(c.inp)), out(pad, c.out.size() + 1);
-                               DeviceArray<float> mean(pad, num_rows), rstd(pad, num_rows);
-                               DeviceArray<Real> weight(pad, c.weight), bias(pad, c.bias);
-                               version.launch(pad,
-                                              {.out = out + 1,
-                                               .mean = mean,
-                                               .rstd = rstd,
-                                               .inp = inp + 1,
-                                               .weight = weight,
-                                               .bias = bias,
-                                               .num_rows = num_rows,
-                                               .C = C},
-                                              block);
-                               const std::vector<float> got = out.values();
-                               EXPECT_TRUE(std::isnan(got[0]));
-                               expect_close("out", {got.begin() + 1, got.end()}, c.out, tolerance<Real>());
-                           });
+    for (auto [num_rows, C] : all) check_rows<TypeParam>("layernorm_backward", shape_of(num_rows, C));
+    for (const size_t margin : {1, 4}) check_rows<TypeParam>("layernorm_backward", shape_of(5, 12), margin);
 }
 
 TEST(LayernormBackward, RefusesRowsThatNoWorkgroupHolds) {
@@ -266,24 +207,6 @@ TEST(LayernormBackward, RefusesRowsThatNoWorkgroupHolds) {
                                         .num_rows = 1,
                                         .C = 16 * int(pad.limits().max_block) + 1};
     EXPECT_THROW(pad.dry_run([&] { layernorm_backward<float>(&pad, p); }), Error);
-}
-
-TYPED_TEST(Layernorm, UnalignedBackwardInPlace) {
-    using Real = TypeParam;
-    const BackwardCase<Real> c(5, 12);
-    for_each_version<Real>(
-        layernorm_backward_versions<Real>(), [&](LaunchPad& pad, auto& version, int block) {
-            const BackwardArrays<Real> arrays(pad, c);
-            DeviceArray<Real> dinp(pad, shifted(c.added));
-            LayerNormBackward<Real> params = arrays.params();
-            params.dinp = dinp + 1;
-            params.added = dinp + 1;
-            version.launch(pad, params, block);
-            const std::vector<float> got = dinp.values();
-            EXPECT_EQ(got[0], 77.0f);
-            expect_close("dinp", {got.begin() + 1, got.end()}, c.dinp_after, tolerance<Real>());
-            expect_close("dweight", arrays.dweight.values(), c.dweight_after, tolerance<Real>());
-        });
 }
 
 // added = null gives the same results as zeros.
@@ -318,34 +241,4 @@ TYPED_TEST(Layernorm, BackwardWithNothingAdded) {
                                version.launch(pad, gpu_params, block);
                                expect_close("dinp", arrays.dinp.values(), want, tolerance<Real>());
                            });
-}
-
-TYPED_TEST(Layernorm, TrainingFunctions) {
-    using Real = TypeParam;
-    // the second one has more rows than the iterations that a software device allows an invocation
-    for (const auto& [num_rows, C] : std::vector<std::pair<int, int>>{{9, 48}, {70001, 5}})
-        for (const auto& pad : test_pads()) {
-            const BackwardCase<Real> c(num_rows, C);
-            const ForwardCase<Real>& f = c.forward;
-            const BackwardArrays<Real> arrays(*pad, c);
-            DeviceArray<Real> out(*pad, f.out.size()), bias(*pad, f.bias);
-            DeviceArray<float> mean(*pad, num_rows), rstd(*pad, num_rows);
-            layernorm_forward<Real>(pad.get(), {.out = out,
-                                                .mean = mean,
-                                                .rstd = rstd,
-                                                .inp = arrays.inp,
-                                                .weight = arrays.weight,
-                                                .bias = bias,
-                                                .num_rows = num_rows,
-                                                .C = C});
-            LayerNormBackward<Real> params = arrays.params();
-            params.dinp = arrays.added;  // in place
-            params.mean = mean;
-            params.rstd = rstd;
-            layernorm_backward(pad.get(), params);
-            expect_close("out", out.values(), f.out, tolerance<Real>());
-            expect_close("dinp", arrays.added.values(), c.dinp_after, tolerance<Real>());
-            expect_close("dweight", arrays.dweight.values(), c.dweight_after, tolerance<Real>());
-            expect_close("dbias", arrays.dbias.values(), c.dbias_after, tolerance<Real>());
-        }
 }

@@ -4,13 +4,12 @@
 #include <fstream>
 #include <tuple>
 
-#include "dev/vulkan/baselines/baselines.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/packed_weight.h"
 #include "llmc/layers/tensor_core.h"
 #include "tests/matmul_case.h"
-#include "tests/message_of.h"
 #include "tests/run_program.h"
+#include "tests/table_rows.h"
 
 // For tensor cores, multiples of 8: the middle of a fragment and of a tile, filled tiles, one row, a little
 // more than a tile. A software device takes minutes to compile their pipelines: it runs the first two only.
@@ -136,18 +135,10 @@ TYPED_TEST(Matmul, DweightGpuMatchesDouble) {
     });
 }
 
-TYPED_TEST(Matmul, DbiasGpuMatchesDouble) {
-    using Real = TypeParam;
-    for_each_shape<Real>([](const MatmulCase<Real>& c) {
-        for_each_version<Real>(
-            with_baselines(matmul_dbias_versions<Real>()),
-            [&](LaunchPad& pad, auto& version, int block_size) {
-                DeviceArray<Real> dout(pad, c.dout), dbias(pad, c.dbias_before);
-                version.launch(pad, {.dbias = dbias, .dout = dout, .num_rows = c.num_rows, .OC = c.OC},
-                               block_size);
-                expect_close("dbias", dbias.values(), c.dbias, tolerance<Real>());
-            });
-    });
+TYPED_TEST(Matmul, DbiasGpuMatchesCpu) {
+    for (const Shape& s : shapes)
+        check_rows<TypeParam>("matmul_dbias",
+                              {.B = s.num_rows, .T = 1, .C = 8, .NH = 1, .linear = {{s.C, s.OC}}});
 }
 
 // Numbers of rows for which a kernel that loads 64 rows at a time nearly completes its last load. The rows

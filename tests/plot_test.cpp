@@ -81,12 +81,6 @@ TEST(Plot, OverTokensAndSeconds) {
     EXPECT_EQ(run_program({program, "--plot", run, "--plot-over", "tokens"}).status, 1);
 }
 
-TEST(Plot, ALossOfZeroHasNoPlace) {
-    const std::string svg = draw_runs({parse_series("step\n5,,,,,,0\n6,,,,,,2\n", true)}, std::nullopt);
-    EXPECT_EQ(svg.find("inf"), std::string::npos) << svg;
-    EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
-}
-
 // Folders that have no name of their own.
 TEST(Plot, OfTheFoldersAbove) {
     TemporaryFolder folder;
@@ -152,14 +146,6 @@ TEST(Plot, ALongRunStaysSmall) {
     const std::string svg = draw_runs({run}, std::nullopt);
     EXPECT_LT(svg.size(), 120000u);
     EXPECT_LT(text_named(texts_of(svg), "best 2 at step 100000").right(), 600);
-}
-
-TEST(Plot, HasOneValueOrNone) {
-    RunSeries run;
-    run.validation.push_back({0, 5.5});
-    const std::string svg = draw_runs({run}, std::nullopt);
-    EXPECT_EQ(count(svg, "nan|inf"), 0) << svg;
-    EXPECT_EQ(count(svg, "best 5.5 at step 0"), 1);
 }
 
 // Lines damaged by a crash or an editor are skipped.

@@ -715,14 +715,6 @@ TEST(prepare_data, pointers_and_small_stacks_are_refused) {
               "prepare_data: OMP_STACKSIZE=16k: the stacks of threads need at least 1M; leave it out\n");
 }
 
-TEST(prepare_data, prints_its_version) {
-    const ProgramResult result = run_program({program, "--version"});
-    EXPECT_EQ(result.status, 0);
-    EXPECT_EQ(result.out.rfind("prepare_data ", 0), 0u) << result.out;
-    EXPECT_NE(result.out.find("commit "), std::string::npos) << result.out;
-    EXPECT_EQ(count_lines(result.out), 1) << result.out;
-}
-
 TEST(prepare_data, bad_input_gives_one_line_and_status_1) {
     TemporaryFolder folder;
     write_whole_file(folder / "text", {"some text\n"});

@@ -120,26 +120,6 @@ TYPED_TEST(Residual, FusedGpuMatchesCpu) {
     }
 }
 
-// Addresses that rule out 16-byte accesses; 4 elements past aligned memory, only accesses of eight elements.
-TYPED_TEST(Residual, UnalignedAddresses) {
-    using Real = TypeParam;
-    const FusedCase<Real> c(5, 16);
-    for (size_t shift : {1, 4}) {
-        std::vector<float> shifted(shift, 77.0f);
-        shifted.insert(shifted.end(), c.inp1.begin(), c.inp1.end());
-        auto check_fused = [&](LaunchPad& pad, auto& version, int block) {
-            const FusedArrays<Real> arrays(pad, c);
-            DeviceArray<Real> inp1(pad, shifted);
-            LayerNormForward<Real> params = arrays.params();
-            params.inp = inp1 + shift;
-            version.launch(pad, params, block);
-            EXPECT_EQ(arrays.residual.values(), c.residual);
-            expect_close("normed", arrays.normed.values(), c.normed, tolerance<Real>());
-        };
-        for_each_version<Real>(with_baselines(layernorm_forward_versions<Real>()), check_fused);
-    }
-}
-
 TYPED_TEST(Residual, TrainingFunctions) {
     using Real = TypeParam;
     const FusedCase<Real> c(9, 48);

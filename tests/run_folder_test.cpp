@@ -239,19 +239,6 @@ TEST(ResumeChecksums, AMissingRunFileNeedsAFlag) {
     EXPECT_NE(accepted.out.find("at step 12, from llm.c's files alone"), std::string::npos) << accepted.out;
 }
 
-TEST(ResumeChecksums, OtherTokensInAShardAreRefused) {
-    Data data;
-    const std::string a = data / "a";
-    ASSERT_EQ(data.run(with(eight, {"-o", a})).status, 0);
-    std::string bytes = read_whole_file(data.train);
-    bytes[1024 + 2 * 1234] ^= 1;
-    write_whole_file(data.train, {bytes});
-    expect_refusal(resume(a, {"-x", "12"}), "the training shard train.bin has other tokens");
-    bytes[1024 + 2 * 1234] ^= 1;
-    write_whole_file(data.train, {bytes});
-    EXPECT_EQ(resume(a, {"-x", "12"}).status, 0);
-}
-
 // --- files ---
 
 TEST(FileWriter, DoesNotFollowALinkAtItsTemporaryName) {

@@ -268,35 +268,6 @@ TEST(TensorBoard, EventsAreIdenticalToProtobufs) {
 
 // --- files ---
 
-TEST(TensorBoard, AFileOfEvents) {
-    TemporaryFolder run;
-    const double before = now();
-    LogFile file;
-    file.append(event_record(1, {{"nowhere", 1}}));  // not open: nothing happens
-    file.path = start_event_file(run / "tensorboard", -1);
-    const float nan = std::numeric_limits<float>::quiet_NaN();
-    file.append(event_record(0, {{"zero", 0.0f}, {"nan", nan}}));
-    file.append(event_record(2000000000, {{"loss", -1.5f}}));
-    ASSERT_EQ(event_files(run.path), std::vector<std::string>{file.path});
-    const std::string name = std::filesystem::path(file.path).filename().string();
-    EXPECT_EQ(name.rfind("events.out.tfevents.", 0), 0u) << name;
-    EXPECT_NEAR(atof(name.c_str() + 20), before, 5);
-    const std::vector<ReadEvent> events = read_events(file.path);  // while it is still open
-    ASSERT_EQ(events.size(), 3u);
-    EXPECT_EQ(events[0].version, "brain.Event:2");
-    EXPECT_EQ(events[0].step, 0);
-    EXPECT_EQ(events[1].step, 0);
-    EXPECT_EQ(events[1].scalars[0], std::make_pair(std::string("zero"), 0.0f));
-    EXPECT_TRUE(std::isnan(events[1].scalars.at(1).second));
-    EXPECT_EQ(events[2].step, 2000000000);
-    EXPECT_EQ(events[2].scalars[0], std::make_pair(std::string("loss"), -1.5f));
-    for (const ReadEvent& event : events) {
-        EXPECT_EQ(event.status, 0);
-        EXPECT_GE(event.wall_time, before - 1e-3);
-        EXPECT_LE(event.wall_time, now() + 1e-3);
-    }
-}
-
 TEST(TensorBoard, LaterFilesSortLater) {
     TemporaryFolder run;
     std::vector<std::string> written;
@@ -414,33 +385,4 @@ TEST(TensorBoard, AResumedRunShowsNoStepTwice) {
     expect_metrics_are_shown(a);
     expect_ok(run_program({program, "-y", "1", "-o", a, "--tensorboard=false"}));  // already done
     EXPECT_EQ(event_files(a).size(), 2u);
-}
-
-TEST(TensorBoard, AKilledRunLosesNothingAndMayStartAgain) {
-    Data data;
-    const std::string a = data / "a";
-    // the best checkpoint is that of step 200, since the run is killed long before step 400
-    const std::vector<std::string> options = {"--device", "cpu", "-s",           "0", "-v", "200",
-                                              "-o",       a,     "--tensorboard"};
-    const ProgramResult killed = data.run(with(options, {"-x", "100000"}), {SIGKILL, "step  202/", 0});
-    EXPECT_EQ(killed.status, 128 + SIGKILL);
-    auto curve = shown(a, Reader::event_accumulator)["loss/train"],
-         metrics = curves_of_metrics(a)["loss/train"];
-    EXPECT_GE(curve.size(), 201u);                          // at least all steps before the printed one
-    if (metrics.size() > curve.size()) metrics.pop_back();  // killed between the two files
-    EXPECT_EQ(curve, metrics);
-    expect_ok(data.run(with(options, {"-x", "201", "-y", "1"})));
-    EXPECT_EQ(event_files(a).size(), 2u);
-    EXPECT_EQ(shown(a, Reader::event_accumulator)["loss/train"].size(), 201u);
-    expect_ok(data.run(with(options, {"-x", "3"})));  // another run: the first run's events are moved aside
-    EXPECT_EQ(event_files(a).size(), 1u);
-    EXPECT_EQ(event_files(a + "/earlier_1").size(), 2u);
-    expect_metrics_are_shown(a);
-}
-
-TEST(TensorBoard, NeedsAFolder) {
-    Data data;
-    const ProgramResult refused = data.run({"--device", "cpu", "-x", "1", "--tensorboard"});
-    EXPECT_EQ(refused.status, 1);
-    EXPECT_EQ(refused.err, "train_gpt2: --tensorboard needs a folder: name it with -o\n");
 }

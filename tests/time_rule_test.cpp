@@ -28,45 +28,6 @@ static RuleInputs text_of(double bytes, double minutes) {
     return {.text_bytes = uint64_t(bytes), .val_bytes = 32768, .seconds = 60 * minutes};
 }
 
-TEST(TimeRule, MoreTimeNeverChoosesWorse) {
-    for (const Device& device : devices)
-        for (double bytes = 2e4; bytes < 4e9; bytes *= 1.7) {
-            double before = std::numeric_limits<double>::infinity();
-            for (double minutes = 0.5; minutes < 300; minutes *= 1.5) {
-                const double now = choose_for_time(text_of(bytes, minutes), device).bits_per_byte;
-                EXPECT_LE(now, 1.0001 * before) << device.flops << " " << bytes << " " << minutes;
-                before = now;
-            }
-        }
-}
-
-// The largest batch that a very short text holds may be smaller by a token or two.
-TEST(TimeRule, MoreTextNeverChoosesWorse) {
-    for (const Device& device : devices)
-        for (double minutes = 0.5; minutes < 300; minutes *= 1.5) {
-            double before = std::numeric_limits<double>::infinity();
-            for (double bytes = 2e4; bytes < 4e9; bytes *= 1.7) {
-                const double now = choose_for_time(text_of(bytes, minutes), device).bits_per_byte;
-                EXPECT_LE(now, 1.01 * before) << device.flops << " " << bytes << " " << minutes;
-                before = now;
-            }
-        }
-}
-
-TEST(TimeRule, StepsAndValidationsFitInTheTime) {
-    for (const Device& device : devices)
-        for (double bytes = 2e4; bytes < 4e9; bytes *= 3)
-            for (const double minutes : {1.0, 3.0, 60.0}) {
-                const TextRecipe r = choose_for_time(text_of(bytes, minutes), device);
-                const bool is_smallest = r.shape.channels == 96;  // which a slow device cannot finish
-                EXPECT_LE(r.seconds(), 60 * minutes) << device.flops << " " << bytes;
-                EXPECT_TRUE(r.steps > 16 || is_smallest) << device.flops << " " << bytes;
-                EXPECT_GE(r.validations, 2);
-                EXPECT_LE(r.validations, 16);
-                EXPECT_EQ(r.shape.tokens_per_step % (r.batch * r.shape.sequence), 0);
-            }
-}
-
 // 49 steps of 9 s of GPT-2, which takes 1.4 GiB at each better validation.
 TEST(TimeRule, LargeModelsAreWrittenLessOften) {
     RuleInputs in = text_of(3e5, 3);
@@ -254,6 +215,7 @@ static void expect_sensible(const Given& given, const RuleInputs& in, const Text
     const double batch = double(r.batch) * r.shape.sequence;
     EXPECT_GE(r.steps, 1);
     EXPECT_GE(r.validations, 2);
+    EXPECT_LE(r.validations, 16);
     EXPECT_TRUE(r.val_batches == -1 || r.val_batches >= 1);
     EXPECT_TRUE(std::isfinite(r.bits_per_byte) && r.bits_per_byte > 0 && r.bits_per_byte < 4.6);
     EXPECT_TRUE(r.dropout >= 0 && r.dropout <= 0.5f && r.weight_decay >= 0.1f && r.weight_decay < 3);

@@ -94,35 +94,6 @@ TEST(TrainOptions, TheScheduleIsWhatItsNameSays) {
     EXPECT_EQ(decay({"--optimizer", "muon", "-k", "linear"}), std::pair(Schedule::linear, 0.1f));
 }
 
-TEST(TrainOptions, LlmcsDefaults) {
-    const Options o = parse({"-i", "train.bin"});
-    EXPECT_EQ(o.batch, 4);
-    EXPECT_EQ(o.sequence, 1024);
-    EXPECT_EQ(o.total_batch, -1);
-    EXPECT_EQ(o.max_steps, -1);
-    EXPECT_EQ(o.scheduler, Schedule::constant);  // as its cosine to the rate itself
-    EXPECT_EQ(o.learning_rate, 3e-4f);
-    EXPECT_EQ(o.warmup, 0);
-    EXPECT_EQ(o.final_fraction, 1.0f);
-    EXPECT_EQ(o.weight_decay, 0.0f);
-    EXPECT_EQ(o.skip_loss, 0.0f);
-    EXPECT_EQ(o.skip_gradient, 0.0f);
-    EXPECT_EQ(o.val_every, 20);
-    EXPECT_EQ(o.val_batches, 20);
-    EXPECT_EQ(o.sample_every, 20);
-    EXPECT_EQ(o.sample_tokens, 64);
-    EXPECT_EQ(o.checkpoint_every, -1);
-    EXPECT_EQ(o.keep_checkpoints, 0);
-    EXPECT_EQ(o.major_checkpoint_every, 0);
-    EXPECT_EQ(o.recompute, 1);
-    EXPECT_TRUE(o.master_weights);
-    EXPECT_FALSE(o.overfit);
-    EXPECT_FALSE(o.resume);
-    EXPECT_TRUE(o.output.empty());
-    EXPECT_EQ(o.seed, 42u);
-    EXPECT_TRUE(o.notes.empty());
-}
-
 // Flags that llm.c's scripts pass and that have no effect here are accepted, each with a note.
 TEST(TrainOptions, FlagsWithoutEffectGiveANote) {
     for (const auto& [flag, value] : std::vector<std::pair<std::string, std::string>>{{"-f", "0"},
@@ -142,15 +113,6 @@ TEST(TrainOptions, FlagsWithoutEffectGiveANote) {
     EXPECT_EQ(parse({"-i", "train.bin", "-z", "0"}).zero_stage, 0);
     EXPECT_EQ(parse({"-i", "train.bin", "--ranks-per-node", "1"}).ranks_per_node, 1);
     EXPECT_THROW(parse({"-i", "train.bin", "-z", "2"}), Error);
-}
-
-TEST(TrainOptions, OnlyListsAreGivenTwice) {
-    const Options o = parse({"-i", "a", "-j", "b", "--train-data=c", "-j", "d", "-x", "5"});
-    EXPECT_EQ(o.train_data, (Words{"a", "c"}));
-    EXPECT_EQ(o.val_data, (Words{"b", "d"}));
-    EXPECT_EQ(parse({"--plot", "a", "--plot", "b", "c"}).plotted, (Words{"a", "b", "c"}));
-    EXPECT_NE(refusal({"-i", "a", "-x", "5", "--max-steps", "7"}).find("--max-steps is given twice"),
-              std::string::npos);
 }
 
 TEST(TrainOptions, ThreadsOfTheCpu) {
@@ -190,21 +152,6 @@ TEST(TrainOptions, InstructionSetFromTheEnvironment) {
     setenv("LLMC_SIMD", "avx9", 1);
     EXPECT_NE(refusal({"-i", "a"}).find("avx9 is none of auto"), std::string::npos);
     unsetenv("LLMC_SIMD");
-}
-
-// Once on, it stays on in resumed runs until it is turned off.
-TEST(TrainOptions, TensorBoard) {
-    TemporaryFolder folder;
-    EXPECT_FALSE(parse({"-i", "a"}).tensorboard);
-    const Options on = parse({"-i", "a", "-o", folder.path, "--tensorboard"});
-    EXPECT_TRUE(on.tensorboard);
-    std::ofstream(options_path(folder.path)) << options_text(on);
-    EXPECT_TRUE(parse({"-o", folder.path, "-y", "1"}).tensorboard);
-    const Options off = parse({"-o", folder.path, "-y", "1", "--tensorboard=false"});
-    EXPECT_FALSE(off.tensorboard);
-    std::ofstream(options_path(folder.path)) << options_text(off);
-    EXPECT_FALSE(parse({"-o", folder.path, "-y", "1"}).tensorboard);
-    EXPECT_TRUE(parse({"-o", folder.path, "-y", "1", "--tensorboard"}).tensorboard);
 }
 
 TEST(TrainOptions, TheEffectiveOptionsReadBackAreTheSame) {
@@ -270,22 +217,6 @@ TEST(TrainOptions, TheLengthOfAFileWinsOverTheRuns) {
     EXPECT_EQ(length("max-steps = 6\n", "max-steps = 7\n", {"--epochs", "2"}), std::pair(-1, 2.0));
 }
 
-TEST(TrainOptions, HelpNamesEveryFlag) {
-    const ProgramResult help = run_program({BINARY_DIR "/train_gpt2", "--help"});
-    EXPECT_EQ(help.status, 0);
-    for (const char* flag : {"-i,",         "-j,",    "-e,",         "-o,",       "-lg,",
-                             "-n,",         "-nk,",   "-nm,",        "-y,",       "-b,",
-                             "-t,",         "-d,",    "-x,",         "-k,",       "-l,",
-                             "-u,",         "-q,",    "-c,",         "-sl,",      "-sg,",
-                             "-v,",         "-m,",    "-s,",         "-g,",       "-h,",
-                             "-a,",         "-f,",    "-w,",         "-ge,",      "-z,",
-                             "-r,",         "-pn,",   "-pr,",        "-pg,",      "-pi,",
-                             "-ps,",        "-pf,",   "--config",    "--device",  "--list-devices",
-                             "--tokenizer", "--seed", "--precision", "--threads", "--tensorboard"})
-        EXPECT_NE(help.out.find(std::string("  ") + flag), std::string::npos) << flag;
-    EXPECT_EQ(run_program({BINARY_DIR "/train_gpt2", "--version"}).status, 0);
-}
-
 TEST(TrainOptions, Refusals) {
     TemporaryFolder folder;
     std::ofstream(folder / "unknown.toml") << "max-stepz = 2\n";
@@ -337,37 +268,6 @@ TEST(TrainOptions, Refusals) {
     }
 }
 
-// Every option with a number, on the command line and in a file: the message says what is wanted.
-TEST(TrainOptions, NumbersThatAnOptionCannotHold) {
-    TemporaryFolder folder;
-    const std::string config = folder / "c.toml";
-    size_t whole = 0;
-    for (const std::string& line : lines_of(options_text(parse({"-i", "x"})))) {
-        const std::string name = line.substr(0, line.find('='));
-        if (line.find_first_of("0123456789", name.size()) != name.size() + 1) continue;
-        for (const std::string value : {"1.5", "1e3", "1e", "0.5.5"}) {
-            write_whole_file(config, {name + " = " + value + "\n"});
-            const std::string given = refusal({"-i", "x", "--" + name + "=" + value});
-            const std::string in_file = refusal({"-i", "x", "--config", config});
-            const std::string says = "--" + name + ": " + value + " is not ";
-            if (given.starts_with("--")) {
-                EXPECT_TRUE(given.starts_with(says)) << given;
-                EXPECT_TRUE(in_file.starts_with(config + ", line 1: " + says)) << in_file;
-                whole += given.find("is not a whole number") != std::string::npos;
-            }
-            for (const std::string& message : {given, in_file})
-                EXPECT_EQ(message.find(name + " = "), std::string::npos) << message;
-        }
-    }
-    EXPECT_GT(whole, 20u);
-    for (const char* name : {"patience", "seed", "val-every", "batch-size", "recompute", "threads", "pn"})
-        EXPECT_NE(refusal({"-i", "x", name == std::string("pn") ? "-pn" : "--" + std::string(name), "1.5"})
-                      .find(": 1.5 is not a whole number"),
-                  std::string::npos)
-            << name;
-}
-
-// The processes of a job compare the options that they are given.
 // What TOML may be, as long as its lines are NAME = VALUE.
 TEST(TrainOptions, ValuesInAFile) {
     TemporaryFolder folder;
@@ -526,23 +426,6 @@ TEST(TrainOptions, AnArgumentCannotAddLinesToTheFile) {
     const std::string message = refusal({"-i", "x", "--tokenizer", "a\"\nbatch-size=\"8", "-o", folder.path});
     EXPECT_NE(message.find("the end of a line"), std::string::npos) << message;
     EXPECT_EQ(count_lines(message), 1);
-}
-
-// What a run writes for its resume has every option, with the value that it has.
-TEST(TrainOptions, ARunsOptionsAreReadAgainUnchanged) {
-    TemporaryFolder folder;
-    const std::string file = folder / "options.toml";
-    for (const std::vector<std::string>& more :
-         {std::vector<std::string>{}, {"--no-keep-best"}, {"--keep-best"}, {"--tensorboard"}}) {
-        std::vector<std::string> arguments = {"-i", "train.bin", "-j", "val.bin", "-o", folder / "run"};
-        arguments.insert(arguments.end(), more.begin(), more.end());
-        const Options first = parse(arguments);
-        write_whole_file(file, {options_text(first)});
-        const Options second = parse({"--config", file});
-        EXPECT_EQ(options_text(second), options_text(first));
-        EXPECT_EQ(second.keep_best, first.keep_best);
-        EXPECT_EQ(first.keep_best, more != std::vector<std::string>{"--no-keep-best"});
-    }
 }
 
 TEST(TrainOptions, OtherTrainersNamesAreUnderstood) {

@@ -175,22 +175,6 @@ TEST(Resume, SkipsABrokenCheckpoint) {
     EXPECT_TRUE(std::filesystem::exists(optimizer_path(b, 4)));  // nothing was overwritten
 }
 
-// An unfinished checkpoint has no DONE file; the files that a killed program left are overwritten.
-TEST(Resume, IgnoresUnfinishedFiles) {
-    Data data;
-    const std::string a = data / "a", b = data / "b";
-    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
-    copy_folder(a, b);
-    cut_after(b, 8);
-    std::filesystem::remove(done_path(b, 8));
-    std::ofstream(temporary_of(model_path(b, 12))) << "half";
-    std::ofstream(b + "/notes.tmp") << "mine";
-    expect_ok(resume(b));
-    expect_same_run(a, b, 12);
-    EXPECT_FALSE(std::filesystem::exists(temporary_of(model_path(b, 12))));
-    EXPECT_TRUE(std::filesystem::exists(b + "/notes.tmp"));
-}
-
 TEST(Resume, StartsWithoutACheckpointAndStopsAfterTheLastStep) {
     Data data;
     const std::string a = data / "a", b = data / "b";
@@ -261,20 +245,6 @@ TEST(Resume, NeedsOnlyLlmcsFiles) {
         EXPECT_TRUE(read_whole_file(path(a, 12)) == read_whole_file(path(b, 12)));
 }
 
-TEST(Resume, KeepsTheNewestAndTheMajorCheckpoints) {
-    Data data;
-    const std::string a = data / "a";
-    const std::vector<std::string> options = {"-x", "11", "-n", "2", "-nk",      "2",   "-nm", "4",
-                                              "-s", "0",  "-v", "0", "--device", "cpu", "-o",  a};
-    expect_ok(data.run(options));
-    EXPECT_EQ(list_checkpoints(a), (std::vector<int>{11, 10, 8, 4}));  // 11: the last step
-    for (int step : {2, 6})
-        for (auto path : {model_path, optimizer_path, run_path})
-            EXPECT_FALSE(std::filesystem::exists(path(a, step)));
-    expect_ok(resume(a, {"-x", "16"}));
-    EXPECT_EQ(list_checkpoints(a), (std::vector<int>{16, 14, 12, 8, 4}));
-}
-
 TEST(Resume, MovesAnEarlierRunAside) {
     Data data;
     const std::string a = data / "a", earlier = a + "/earlier_1";
@@ -334,22 +304,6 @@ TEST(Resume, AcceptsTheseChanges) {
         EXPECT_NEAR(losses[0], before[8], 0.1);  // it continues at the same loss
         EXPECT_NE(result.out.find(", and was "), std::string::npos) << result.out;
     }
-}
-
-// Of -x and --epochs, a resumed run keeps the one that was given last.
-TEST(Resume, KeepsTheLengthThatWasGivenLast) {
-    Data data;
-    const std::string a = data / "a";
-    expect_ok(data.run({"-x", "6", "-s", "0", "--device", "cpu", "-o", a}));
-    expect_ok(resume(a, {"--epochs", "0.2"}));  // of 78 batches
-    const ProgramResult epochs = resume(a);
-    expect_ok(epochs);
-    EXPECT_NE(epochs.out.find("note: all 15 steps are already done"), std::string::npos) << epochs.out;
-    expect_ok(resume(a, {"-x", "17"}));
-    const ProgramResult steps = resume(a);
-    expect_ok(steps);
-    EXPECT_NE(steps.out.find("note: all 17 steps are already done"), std::string::npos) << steps.out;
-    EXPECT_NE(read_whole_file(options_path(a)).find("\nepochs=0\n"), std::string::npos);
 }
 
 // A change of precision loses nothing that it can keep: 16 bits with master weights become fp32 without

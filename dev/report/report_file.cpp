@@ -208,12 +208,9 @@ static ReportPart part_from(const json& object) {
 }
 
 Report report_from_json(const json& object, const std::string& where) {
-    if (!object.is_object() || !(object.contains("programs") || object.contains("program")))
-        fail("%s: not a report: it has neither \"programs\" nor \"program\" (build/report writes such files)",
-             where.c_str());
-    return within(where, [&]() -> Report {
-        if (!object.contains("programs"))
-            return {"", object.value("command", ""), false, {part_from(object)}};
+    if (!object.is_object() || !object.contains("programs"))
+        fail("%s: not a report: it has no \"programs\" (build/report writes such files)", where.c_str());
+    return within(where, [&] {
         Report report = {object.at("date"), object.value("command", ""), object.value("quick", false)};
         for (const json& part : array_at(object, "programs")) report.parts.push_back(part_from(part));
         return report;

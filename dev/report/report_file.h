@@ -1,6 +1,5 @@
 // A report as JSON: the results of each section, with date and options. `report` writes it, renders it as a
-// page, and compares two of them. One section's object alone reads as a report of that section: programs of
-// earlier versions wrote such files.
+// page, and compares two of them.
 //
 //     {"date": "...", "command": "build/report", "quick": false, "programs": [
 //      {"program": "peak", "what": "...", "command": "...", "error": "", "seconds": 12.3, "device": {...},

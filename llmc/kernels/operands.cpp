@@ -2,6 +2,9 @@
 #include "llmc/kernels/operands.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "llmc/base/error.h"
 
 template <class Real>
 void fill_random(Real* values, size_t n, uint32_t seed) {
@@ -15,9 +18,17 @@ void fill_random(Real* values, size_t n, uint32_t seed) {
 }
 
 template <class Element>
+Element* Operands::allocate(size_t n, const char* label) {
+    const size_t all = n + 2 * margin, bytes = (all * sizeof(Element) + 3) / 4 * 4;
+    Element* start = memory.allocate<Element>(all, label);
+    if (fill == Fill::values) pad ? pad->fill(start, 0xffffffff, bytes) : void(memset(start, 0xff, bytes));
+    arrays.push_back({start + margin, n, compare_array<Element>});
+    return start + margin;
+}
+
+template <class Element>
 Element* Operands::input(size_t n, float scale) {
-    Element* values = memory.allocate<Element>(n, "operand");
-    arrays.push_back({values, n, compare_array<Element>});
+    Element* values = allocate<Element>(n, "operand");
     if (fill == Fill::nothing) return values;
     std::vector<Element> drawn(std::min(n, period));
     fill_random(drawn.data(), drawn.size(), uint32_t(arrays.size()));
@@ -31,11 +42,18 @@ Element* Operands::input(size_t n, float scale) {
 
 template <class Element>
 Element* Operands::output(size_t n) {
-    Element* values = memory.allocate<Element>(n, "result");
-    arrays.push_back({values, n, compare_array<Element>});
-    const size_t bytes = (n * sizeof(Element) + 3) / 4 * 4;
-    if (fill == Fill::values) pad ? pad->fill(values, 0xffffffff, bytes) : void(memset(values, 0xff, bytes));
-    return values;
+    return allocate<Element>(n, "result");
+}
+
+template <class Element>
+void Operands::check_margins(const Array& array, const std::string& what) const {
+    const auto* values = static_cast<const Element*>(array.data);
+    std::vector<Element> around(margin);
+    for (const Element* start : {values - margin, values + array.n}) {
+        memory.download(around.data(), start, margin);
+        for (const Element& v : around)
+            if (!std::isnan(float(v))) fail("%s: a kernel wrote outside the array", what.c_str());
+    }
 }
 
 // 16-bit results may be rounded more often than the limits of a single operation allow for.
@@ -45,6 +63,7 @@ Difference Operands::compare_array(const Operands& operands, const Array& got, c
     const auto* values = static_cast<const Element*>(got.data);
     const auto* reference = static_cast<const Element*>(want.data);
     const double scale = root_mean_square(reference, want.n);
+    if (operands.margin) operands.check_margins<Element>(got, what);
     std::vector<Element> piece(want.n);
     Difference difference;
     for (size_t first = 0; first < got.n; first += want.n) {
@@ -67,6 +86,17 @@ Difference Operands::compare(const Operands& reference, const std::string& what)
         sum.largest = std::max(sum.largest, d.largest);
     }
     return sum;
+}
+
+std::vector<float> Operands::fp32_values(size_t array) const {
+    std::vector<float> values(arrays.at(array).n);
+    memory.download(values.data(), static_cast<const float*>(arrays[array].data), values.size());
+    return values;
+}
+
+void Operands::set_fp32(size_t array, size_t element, float value) const {
+    auto* data = const_cast<float*>(static_cast<const float*>(arrays.at(array).data));
+    memory.upload(data + element, &value, 1);
 }
 
 #define INSTANTIATE(Real)                               \

@@ -12,9 +12,10 @@ enum class Fill { values, nothing };  // nothing: for commands that never run
 // Allocates arrays, in the same order on the host and on a device; all are freed with the object.
 class Operands {
    public:
-    // pad null: the host.
-    explicit Operands(LaunchPad* launchpad, Fill fill_with = Fill::values)
-        : pad(launchpad), memory(launchpad), fill(fill_with) {}
+    // pad null: the host. Each array begins `margin_elements` past aligned memory, and as many follow it:
+    // compare() refuses a kernel that writes to them.
+    explicit Operands(LaunchPad* launchpad, Fill fill_with = Fill::values, size_t margin_elements = 0)
+        : pad(launchpad), memory(launchpad), fill(fill_with), margin(margin_elements) {}
 
     // Uniform in [-scale, scale], and different for each array of the object. Large arrays repeat `period`
     // elements, which the device copies: that is faster than to draw and upload a billion.
@@ -46,6 +47,11 @@ class Operands {
     // `reference`, which holds the CPU's, or whose repetition it is.
     Difference compare(const Operands& reference, const std::string& what) const;
 
+    // The inputs and outputs of a row in fp32, for tests that change an element.
+    size_t num_arrays() const { return arrays.size(); }
+    std::vector<float> fp32_values(size_t array) const;
+    void set_fp32(size_t array, size_t element, float value) const;
+
     LaunchPad* const pad;
 
    private:
@@ -58,8 +64,13 @@ class Operands {
     template <class Element>
     static Difference compare_array(const Operands& operands, const Array& got, const Array& want,
                                     const std::string& what);
+    template <class Element>
+    Element* allocate(size_t n, const char* label);  // of NaN where it matters
+    template <class Element>
+    void check_margins(const Array& array, const std::string& what) const;
     Memory memory;
     Fill fill;
+    size_t margin;
     std::vector<Array> arrays;  // inputs and outputs
     std::vector<std::shared_ptr<void>> kept;
 };

@@ -1,6 +1,5 @@
-// Kernel versions that no program launches: the plain port of each layer to the GPU, and the first tiled
-// GEMMs. Tests and benchmarks compare the layers' versions with them, whose reasons they show step by step.
-// Their shaders are in this folder, and programs do not embed them.
+// Kernel versions that no program launches: the plain port of each layer to the GPU. Tests and benchmarks
+// compare the layers' versions with them. Their shaders are in this folder, and programs do not embed them.
 #pragma once
 #include "llmc/layers/attention.h"
 #include "llmc/layers/classifier.h"

@@ -1,4 +1,4 @@
-// LayerNorm, or with ADDS of a sum, plain port: one invocation computes one row of C channels in three passes.
+// LayerNorm, or with ADDS of a sum, plain port: one invocation computes a row of C channels in three passes.
 #version 460
 #include "util.glsl"
 

@@ -1,4 +1,4 @@
-// The baselines of GEMMs and bias gradients: one invocation per element, and tiles through shared memory.
+// The baselines of GEMMs and bias gradients: one invocation per element.
 #include "dev/vulkan/baselines/join.h"
 #include "llmc/layers/matmul_args.h"
 
@@ -16,8 +16,6 @@ static MatmulArgs args_of(LaunchPad& pad, const MatmulBackwardParameters<Real>& 
 }
 
 static Work work_of(const MatmulArgs& args) { return {.flops = 2.0 * args.M * args.N * args.K}; }
-
-// --- version 1: one invocation per element ---
 
 // Its tile has one row: the elements of a workgroup.
 template <class Real>
@@ -54,67 +52,27 @@ static void matmul_dbias1(LaunchPad& pad, const MatmulDbias<Real>& p, int block_
                        memory_traffic<Real>(double(n * oc)));
 }
 
-// --- version 2: square tiles, with one invocation per element ---
-
-template <class Real>
-static void run2(LaunchPad& pad, const char* kernel, const MatmulArgs& args, Tile tile) {
-    pad.dispatch<Real>(kernel, {ceil_div(args.M, tile.m) * ceil_div(args.N, tile.n)},
-                       {uint32_t(tile.m * tile.n), uint32_t(tile.m)}, args, work_of(args));
-}
-
-template <class Real>
-static void matmul_forward2(LaunchPad& pad, const MatmulForward<Real>& p, Tile tile) {
-    run2<Real>(pad, "matmul_forward2", args_of(pad, p), tile);
-}
-
-template <class Real>
-static void matmul_dinp2(LaunchPad& pad, const MatmulBackwardInput<Real>& p, Tile tile) {
-    run2<Real>(pad, "matmul_dinp2", args_of(pad, p), tile);
-}
-
-template <class Real>
-static void matmul_dweight2(LaunchPad& pad, const MatmulBackwardParameters<Real>& p, Tile tile) {
-    run2<Real>(pad, "matmul_dweight2", args_of(pad, p), tile);
-}
-
-// --- tables ---
-
 template <class Params>
-using Launcher = void (*)(LaunchPad&, const Params&, Tile);
-
-template <class Params>
-struct Named {
-    const char* name;
-    Launcher<Params> launch;
-};
-
-// Versions 1 and 2 have the same configs in every table.
-template <class Params>
-static Versions<Params, Tile> join_gemms(const Named<Params>& version1, const Named<Params>& version2,
-                                         const Versions<Params, Tile>& versions) {
-    return join<Params, Tile>(
-        {{version1.name, "one invocation per element", version1.launch, {{1, 128}, {1, 64}, {1, 256}}},
-         {version2.name, "tiles through shared memory", version2.launch, {{16, 16}, {8, 8}}}},
-        versions);
+static Versions<Params, Tile> join_gemm(const char* name, void (*launch)(LaunchPad&, const Params&, Tile),
+                                        const Versions<Params, Tile>& versions) {
+    return join<Params, Tile>({{name, "one invocation per element", launch, {{1, 128}, {1, 64}, {1, 256}}}},
+                              versions);
 }
 
 template <class Real>
 Versions<MatmulForward<Real>, Tile> with_baselines(Versions<MatmulForward<Real>, Tile> versions) {
-    return join_gemms<MatmulForward<Real>>({"matmul_forward1", matmul_forward1<Real>},
-                                           {"matmul_forward2", matmul_forward2<Real>}, versions);
+    return join_gemm("matmul_forward1", matmul_forward1<Real>, versions);
 }
 
 template <class Real>
 Versions<MatmulBackwardInput<Real>, Tile> with_baselines(Versions<MatmulBackwardInput<Real>, Tile> versions) {
-    return join_gemms<MatmulBackwardInput<Real>>({"matmul_dinp1", matmul_dinp1<Real>},
-                                                 {"matmul_dinp2", matmul_dinp2<Real>}, versions);
+    return join_gemm("matmul_dinp1", matmul_dinp1<Real>, versions);
 }
 
 template <class Real>
 Versions<MatmulBackwardParameters<Real>, Tile> with_baselines(
     Versions<MatmulBackwardParameters<Real>, Tile> versions) {
-    return join_gemms<MatmulBackwardParameters<Real>>({"matmul_dweight1", matmul_dweight1<Real>},
-                                                      {"matmul_dweight2", matmul_dweight2<Real>}, versions);
+    return join_gemm("matmul_dweight1", matmul_dweight1<Real>, versions);
 }
 
 template <class Real>
