@@ -160,15 +160,19 @@ TEST(TwoPrograms, OnlyOneWritesAnOutput) {
              {BINARY_DIR "/report", "--device", "cpu", "--out", folder.path, "--only", "peak", "--quick"}});
     for (const auto& [lock, command] : commands) {
         SCOPED_TRACE(lock);
+        const bool is_lock = lock.ends_with(lock_suffix);
         {
-            const bool is_lock = lock.ends_with(lock_suffix);
             const std::string output = lock.substr(0, lock.size() - is_lock * lock_suffix.size());
             const FileWriter other = is_lock ? lock_outputs(output) : FileWriter(output);
+            EXPECT_EQ(fs::exists(lock), is_lock);
             const ProgramResult result = run_program(command);
             EXPECT_EQ(result.status, 1);
             EXPECT_EQ(count_lines(result.err), 1) << result.err;
             EXPECT_NE(result.err.find("another program is writing it"), std::string::npos) << result.err;
         }
         EXPECT_FALSE(fs::exists(folder / "c.txt"));
+        if (!is_lock || lock == folder / "report" + std::string(lock_suffix)) continue;
+        EXPECT_EQ(run_program(command).status, 0);
+        EXPECT_FALSE(fs::exists(lock));
     }
 }
