@@ -40,7 +40,6 @@ enum class Pass { evaluation, training };
 
 template <class Real>
 struct GPT2 {
-    static constexpr bool is_16_bit = sizeof(Real) == 2;
     ModelConfig config;
     LaunchPad* pad;  // null: the CPU
     Memory memory;
