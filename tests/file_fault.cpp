@@ -2,6 +2,8 @@
 // concern one folder and its files, or one file: open, read, write, lseek, close, fsync, rename, unlink,
 // mkdir, ftruncate, mmap, stat, fstat and getdents (readdir).
 //
+// fread() is a read, and fseeko() an lseek: the C library's own calls are not seen.
+//
 //     FILE_FAULT_FOLDER   the folder, or the file
 //     FILE_FAULT          CALL:N:ERROR. CALL is one of the names above, or "any". Its N-th call (from 1)
 //                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT; EXDEV: if it renames
@@ -206,6 +208,22 @@ ssize_t read(int descriptor, void* bytes, size_t count) {
     static const auto real = original<ssize_t (*)(int, void*, size_t)>("read");
     return quiet_outcome_of("read", path_of(descriptor)) == fails ? -1 : real(descriptor, bytes, count);
 }
+
+// glibc's bit of an error of the stream
+static bool fails_in_stream(const char* call, FILE* file) {
+    if (quiet_outcome_of(call, path_of(fileno(file))) != fails) return false;
+    file->_flags |= 0x20;
+    return true;
+}
+size_t fread(void* to, size_t size, size_t count, FILE* file) {
+    static const auto real = original<size_t (*)(void*, size_t, size_t, FILE*)>("fread");
+    return fails_in_stream("read", file) ? 0 : real(to, size, count, file);
+}
+int fseeko(FILE* file, off_t offset, int from) {
+    static const auto real = original<int (*)(FILE*, off_t, int)>("fseeko");
+    return fails_in_stream("lseek", file) ? -1 : real(file, offset, from);
+}
+int fseeko64(FILE* file, off64_t offset, int from) { return fseeko(file, offset, from); }
 
 off_t lseek(int descriptor, off_t offset, int from) {
     static const auto real = original<off_t (*)(int, off_t, int)>("lseek");

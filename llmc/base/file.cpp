@@ -109,7 +109,11 @@ File open_to_read(const std::string& path) {
 uint64_t size_of(const File& file, const std::string& path) { return status_of(file, path).size; }
 
 size_t read_some(const File& file, const std::string& path, void* to, size_t bytes) {
-    const size_t count = fread(to, 1, bytes, file.get());
+    size_t count = fread(to, 1, bytes, file.get());
+    while (ferror(file.get()) && errno == EINTR) {  // of some file systems of users (FUSE) and networks
+        clearerr(file.get());
+        count += fread(static_cast<char*>(to) + count, 1, bytes - count, file.get());
+    }
     heartbeats++;
     if (ferror(file.get())) fail_file("cannot read", path, errno);
     return count;
@@ -261,9 +265,7 @@ static bool is_named(int descriptor, const std::string& path) {
 // Whether two paths that exist are one, by their names alone. In a folder that holds both names, they are
 // two; names that differ only in case and are not both listed are one.
 static bool is_same_name(const std::string& a, const std::string& b) {
-    std::error_code gone;
-    const std::filesystem::path x = std::filesystem::canonical(a, gone);
-    const std::filesystem::path y = std::filesystem::canonical(b, gone);
+    const std::filesystem::path x = std::filesystem::canonical(a), y = std::filesystem::canonical(b);
     if (std::distance(x.begin(), x.end()) != std::distance(y.begin(), y.end())) return false;
     std::filesystem::path folder;
     for (auto i = x.begin(), j = y.begin(); i != x.end(); folder /= *i, ++i, ++j) {
@@ -274,7 +276,7 @@ static bool is_same_name(const std::string& a, const std::string& b) {
         if (std::count(names.begin(), names.end(), name) && std::count(names.begin(), names.end(), other))
             return false;
     }
-    return !x.empty();
+    return true;
 }
 
 // Some file systems (FUSE, FAT) number a file anew at each look, or once for each spelling of its name: their
@@ -319,7 +321,7 @@ static int standard_stream(const std::string& path) {
 }
 
 bool is_written_in_place(const std::string& path) {
-    const std::optional<FileStatus> status = get_status(path);
+    const std::optional<FileStatus> status = status_at(path);
     if (!status || status->kind == FileStatus::folder) return false;
     return status->kind != FileStatus::regular || standard_stream(path) >= 0;
 }
@@ -338,13 +340,14 @@ static std::string target_of(const std::string& path) {
     if (!is_link(path)) return path;
     std::error_code leads_nowhere;
     const std::string target = std::filesystem::canonical(path, leads_nowhere).generic_string();
-    if (leads_nowhere) fail_file("cannot write", path, "it is a link that leads nowhere");
-    return target;
+    if (!leads_nowhere) return target;
+    if (!is_missing(leads_nowhere.value())) fail_file("cannot write", path, leads_nowhere.value());
+    fail_file("cannot write", path, "it is a link that leads nowhere");
 }
 
 // Error if a file at this path would replace something that is no file.
 static void check_replaceable(const std::string& path) {
-    const std::optional<FileStatus> status = get_status(path, Links::keep);
+    const std::optional<FileStatus> status = status_at(path, Links::keep);
     if (is_kind(FileStatus::folder, status)) fail_file("cannot write", path, EISDIR);
     if (is_kind(FileStatus::other, status))
         fail_file("cannot write", path, "it is a device or a pipe, not a file");

@@ -112,7 +112,7 @@ static std::string time_of_new_file(const std::string& folder) {
         const std::string rest = name.substr(before.size()), digits = rest.substr(0, rest.find('.'));
         const bool is_time = digits.size() >= 10 && digits.size() < 100 && digits.size() < rest.size() &&
                              digits.find_first_not_of("0123456789") == std::string::npos;
-        if (is_time) newest = std::max(newest, digits);
+        if (is_time) newest = digits;  // names are sorted
     }
     const std::string present = format_string("%010.0f", std::floor(unix_time()));
     return present > newest ? present : newest + "0";

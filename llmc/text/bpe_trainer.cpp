@@ -10,8 +10,8 @@
 
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "llmc/base/output.h"
-#include "llmc/base/system_files.h"
 #include "llmc/base/utf8.h"
 #include "llmc/text/bpe_merges.h"
 #include "llmc/text/word_counts.h"
@@ -129,14 +129,12 @@ struct WordReader {
 }  // namespace
 
 static void refuse_pipes(const std::vector<std::string>& files) {
-    for (const std::string& file : files) {
-        const auto status = file == "-" ? FileStatus() : get_status(file);
-        if (file == "-" || (status && status->kind != FileStatus::regular))
+    for (const std::string& file : files)
+        if (is_read_once(file))
             fail(
                 "%s can be read once, but a tokenizer is trained before the text is encoded: save it in a "
                 "file",
                 file == "-" ? "standard input" : file.c_str());
-    }
 }
 
 // --- the tokenizer ---

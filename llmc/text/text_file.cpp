@@ -324,6 +324,10 @@ static bool is_included(const std::string& path, const std::vector<std::string>&
                                            [&](const std::string& p) { return matches_pattern(p, name); });
 }
 
+bool is_read_once(const std::string& path) {
+    return path == "-" || (file_exists(path) && !is_regular(path) && !is_folder(path));
+}
+
 void refuse_zeros(const std::string& path, std::string_view start) {
     if (start.substr(0, 8000).find('\0') != start.npos)
         throw NotText(printable(path + " is not text: it has a byte of value 0"));

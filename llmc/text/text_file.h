@@ -51,6 +51,9 @@ struct TextFile {
 // All of a text file. Error if it has more than `limit` bytes.
 std::string read_text_file(const std::string& path, size_t limit = 32 << 20);
 
+// Whether it is standard input ("-"), a pipe or a device. Error if the system cannot say.
+bool is_read_once(const std::string& path);
+
 // Throws NotText if one of the first 8,000 bytes of a file is 0, as git tells binary files.
 void refuse_zeros(const std::string& path, std::string_view start);
 

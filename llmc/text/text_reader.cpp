@@ -8,7 +8,6 @@
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/os.h"
-#include "llmc/base/system_files.h"
 #include "llmc/base/utf8.h"
 #include "llmc/text/text_stream.h"
 #include "llmc/text/tokenizer_roles.h"
@@ -95,8 +94,7 @@ bool is_named_jsonl(const std::string& file) {
 // The object on the first line of a file that is not blank, or that is one if bad lines are left out; none:
 // it is no JSONL, or a pipe, which can be read once.
 static std::optional<nlohmann::json> first_object(const std::string& path, bool skip_bad_lines) {
-    const auto status = path == "-" ? std::nullopt : get_status(path);
-    if (!status || status->kind != FileStatus::regular) return std::nullopt;
+    if (is_read_once(path)) return std::nullopt;
     TextFile file(path);
     std::string text(1 << 20, '\0');
     text.resize(file.read(text.data(), text.size()));
@@ -152,11 +150,10 @@ TextReader::TextReader(const std::vector<std::string>& files, const TextOptions&
     : paths(files), options(text_options) {
     bool known = true;
     for (const std::string& path : paths) {
-        const auto status = path == "-" ? FileStatus() : get_status(path);
-        const bool regular = status && status->kind == FileStatus::regular;
-        if (regular || !status || status->kind == FileStatus::folder) TextFile check(path);
-        known = known && regular;
-        if (known) total_bytes += status->size;
+        const bool once = is_read_once(path);
+        if (!once) TextFile check(path);
+        known = known && !once;
+        if (known) total_bytes += size_of(open_to_read(path), path);
     }
     if (!known) total_bytes = 0;
 }
