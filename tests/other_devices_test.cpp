@@ -1,6 +1,7 @@
 // Devices unlike those of CI, imitated on lavapipe by tests/vulkan_device_layer: what they do otherwise must
 // not change results. Tests on cooperative matrices use the device that `dev/setup.sh newer-mesa` unpacks.
 #include "llmc/base/file.h"
+#include "llmc/distributed/communicator.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/launchpad/shaders.h"
 #include "tests/other_device.h"
@@ -204,6 +205,57 @@ TEST_F(SelfTest, MatricesOfUntrustedDriversAreTriedByAChild) {
         const std::string after = expect_run({program, "--list-devices"}).out;
         EXPECT_NE(after.find(std::string("fp16 none (") + found), std::string::npos) << after;
     }
+}
+
+// Somebody else, such as a system without memory, ends the process that checks: nothing is known, or stored.
+TEST_F(SelfTest, WhatOthersEndIsNoVerdict) {
+    const auto listed = [&] { return expect_run({program, "--list-devices"}).out; };
+    const auto first_start = [&] {
+        return expect_run({program, "-e", tiny, "-i", data.train, "-x", "1", "-b", "2", "-t", "16", "-s", "0",
+                           "-v", "0", "--device", "0"})
+            .out;
+    };
+    imitate(fault("ends", "matmul4_fp32"));
+    const std::string out = first_start();
+    EXPECT_NE(out.find("note: the kernels could not be checked: the process that checks them was ended"),
+              std::string::npos)
+        << out;
+    EXPECT_EQ(out.find("is not used"), std::string::npos) << out;
+    EXPECT_EQ(listed().find(" wrong: "), std::string::npos) << listed();
+    imitate(fault("short", "matmul4_fp32"));
+    EXPECT_EQ(first_start().find("is not used"), std::string::npos);
+    EXPECT_EQ(listed().find(" wrong: "), std::string::npos) << listed();
+    imitate("untrusted matrices_end");
+    EXPECT_EQ(first_start().find("cooperative matrices are not used"), std::string::npos);
+    EXPECT_NE(listed().find("fp16 none (not tried yet"), std::string::npos) << listed();
+}
+
+// CUDA, ROCm and oneAPI would show fewer of several GPUs than Vulkan does.
+TEST_F(OtherDevices, VariablesThatHideNothingAreNoted) {
+    const std::vector<std::string> plan = {program, "-e", tiny, "-i", data.train,
+                                           "-t",    "16", "-s", "0",  "--dry-run=memory"};
+    const auto noted = [&](const std::string& name, std::vector<std::string> command) {
+        command.insert(command.begin(), {"env", name + "=0"});
+        return expect_run(command).out.find("note: " + name + " has no effect on Vulkan: choose a GPU") !=
+               std::string::npos;
+    };
+    for (const char* name : {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+                             "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"}) {
+        imitate("twins");
+        EXPECT_TRUE(noted(name, plan)) << name;
+        EXPECT_TRUE(noted(name, with(plan, {"--device", "gpu"}))) << name;
+        EXPECT_FALSE(noted(name, with(plan, {"--device", "1"}))) << name;
+        EXPECT_FALSE(noted(name, with(plan, {"--device", "cpu"}))) << name;
+        imitate("");
+        EXPECT_FALSE(noted(name, plan)) << name;
+    }
+    imitate("twins");
+    EXPECT_FALSE(noted("MESA_VK_DEVICE_SELECT", plan));
+    if (run_program({"env", "mpirun", "--version"}).status != 0 || !built_with_mpi())
+        GTEST_SKIP() << "no mpirun, or a build without MPI";
+    const std::vector<std::string> job = {
+        "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2"};
+    EXPECT_TRUE(noted("CUDA_VISIBLE_DEVICES", with(job, plan)));
 }
 
 TEST_F(OtherDevices, SubgroupsOfUnknownSizeTrainAsTheCpu) {

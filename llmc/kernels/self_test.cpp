@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <vector>
 
-#include "llmc/base/clock.h"
 #include "llmc/base/os.h"
 #include "llmc/base/process.h"
 #include "llmc/kernels/kernel_cases.h"
@@ -16,7 +15,8 @@
 
 static const char* const child_option = "--check-kernels";
 static const char* const rates_option = "--rates";
-static std::string program;  // that children are started from; empty: begin_self_test() was not called
+static const int device_fails = 2;  // a child's status
+static std::string program;         // that children are started from; empty: begin_self_test() was not called
 
 // --- in the child process ---
 
@@ -88,6 +88,7 @@ struct TypeCheck {
             } catch (const DeviceLost&) {
                 throw;
             } catch (const OutOfDeviceMemory&) {
+            } catch (const DriverOutOfMemory&) {
                 // which says nothing of the version: it is checked again at the next start
             } catch (const Error& error) {
                 print_line(stdout, "wrong %s %s", name.c_str(), error.what());
@@ -126,7 +127,10 @@ void begin_self_test(char** argv) {
         std::vector<std::string> words;
         for (char** word = argv + 2; *word; word++) words.push_back(*word);
         check_in_child(words);
-    } catch (const std::exception& error) {
+    } catch (const Error& error) {
+        fprintf(stderr, "%s\n", error.what());
+        exit(device_fails);
+    } catch (const std::exception& error) {  // too little memory, too many threads
         fprintf(stderr, "%s\n", error.what());
         exit(1);
     }
@@ -144,9 +148,16 @@ using Outcomes = std::map<std::string, Outcome>;
 // What a child printed.
 struct ChildOutput {
     std::string running;  // the last version that was started
-    bool done = false, hung = false;
+    bool done = false, hung = false, stopped = false;
     std::string errors;
 };
+
+// Whether a child ended for a reason that says nothing of the driver: an error of its own, or a signal that
+// others send, as the system does when memory runs out.
+static bool was_stopped(int status) {
+    constexpr int signals[] = {1, 2, 9, 15};  // SIGHUP, SIGINT, SIGKILL, SIGTERM: Windows lacks some
+    return status == 1 || std::ranges::find(signals, status - 128) != std::end(signals);
+}
 
 // Seconds without output after which a child is taken for hung: a software device compiles for seconds.
 static double patience(bool is_gpu) {
@@ -172,17 +183,18 @@ static ChildOutput follow_child(const std::vector<std::string>& words, bool is_g
     Process child(command);
     ChildOutput output;
     std::string text;
-    double last = now();
+    double quiet = 0;  // seconds, of which those in which this process was suspended are none
     for (bool is_open = true; is_open && !output.hung;) {
-        const size_t before = text.size();
+        const size_t before = text.size() + output.errors.size();
         is_open = child.read(text, output.errors, 0.1);
-        if (text.size() > before) last = now();
+        quiet = text.size() + output.errors.size() > before ? 0 : quiet + 0.1;
         for (size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1))
             read_line(text.substr(0, end), output, outcomes);
-        output.hung = is_open && now() - last > patience(is_gpu);
+        output.hung = is_open && quiet > patience(is_gpu);
     }
     if (output.hung) child.kill();
     output.done &= child.wait() == 0;
+    output.stopped = !output.done && !output.hung && was_stopped(child.status);
     if (output.errors.find("validation:") != std::string::npos) fputs(output.errors.c_str(), stderr);
     return output;
 }
@@ -195,9 +207,11 @@ static Outcomes check_versions(const DeviceInfo& device, std::set<std::string> v
         if (rates) words.push_back(rates_option);
         words.insert(words.end(), versions.begin(), versions.end());
         const ChildOutput output = follow_child(words, device.is_gpu(), outcomes);
-        if (!output.done && output.running.empty())
-            fail("the kernels could not be checked: %s",
-                 output.hung ? "the device hangs when it is opened" : output.errors.c_str());
+        if (output.stopped || (!output.done && output.running.empty()))
+            fail("the kernels could not be checked: %s", output.hung ? "the device hangs when it is opened"
+                                                         : output.errors.empty()
+                                                             ? "the process that checks them was ended"
+                                                             : output.errors.c_str());
         if (output.done) return outcomes;
         // its other configs would do the same, and take as long
         const std::string version = output.running.substr(0, output.running.rfind('/'));
@@ -232,14 +246,14 @@ static std::map<std::string, bool> check_before_use(const LaunchPad& pad,
     return verdicts(outcomes);
 }
 
-// Whether a child process could open the device with cooperative matrices. If so, it has stored that.
-static bool try_matrices(const DeviceInfo& device) {
+// Opens the device with cooperative matrices in a child process, which stores that it could.
+static ChildOutput try_matrices(const DeviceInfo& device) {
     const char* const variable = "LAUNCHPAD_TENSOR_CORES";
     set_environment(variable, "1");
     Outcomes none;
-    const bool done = follow_child({std::to_string(device.index)}, device.is_gpu(), none).done;
+    const ChildOutput output = follow_child({std::to_string(device.index)}, device.is_gpu(), none);
     set_environment(variable, "");
-    return done;
+    return output;
 }
 
 std::unique_ptr<LaunchPad> open_checked_device(const std::string& request, LaunchPadOptions options,
@@ -250,9 +264,9 @@ std::unique_ptr<LaunchPad> open_checked_device(const std::string& request, Launc
             return check_before_use(pad, versions, out);
         };
     const bool is_untried = device && device->has_untried_matrices && !program.empty();
-    const bool failed = is_untried && !try_matrices(*device);
+    const ChildOutput trial = is_untried ? try_matrices(*device) : ChildOutput{.done = true};
     auto pad = open_device(request, options, out);
-    if (!failed) return pad;
+    if (trial.done || trial.stopped) return pad;
     print_line(out, "note: cooperative matrices are not used on %s, whose driver fails with them",
                device->name.c_str());
     pad->store_checks({{MATRIX_TRIAL, false}});

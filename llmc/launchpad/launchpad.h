@@ -171,6 +171,11 @@ struct OutOfDeviceMemory : Error {
     using Error::Error;
 };
 
+// Thrown where the driver itself has too little memory.
+struct DriverOutOfMemory : Error {
+    using Error::Error;
+};
+
 // Thrown once the driver has lost the device: this launchpad can only be destroyed.
 struct DeviceLost : Error {
     using Error::Error;

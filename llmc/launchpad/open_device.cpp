@@ -8,12 +8,11 @@
 #include "llmc/base/error.h"
 #include "llmc/launchpad/internal.h"
 
-// Vulkan shows all devices, whatever the variables of CUDA and ROCm hide.
-static void note_hidden_devices(const std::string& request, FILE* out) {
-    for (const char* name : {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}) {
-        if (!getenv(name) || request != "auto") continue;
-        const std::vector<DeviceInfo> devices = list_devices();
-        if (std::count_if(devices.begin(), devices.end(), [](const DeviceInfo& d) { return d.is_gpu(); }) > 1)
+void note_hidden_devices(FILE* out) {
+    for (const char* name : {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+                             "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"}) {
+        if (!getenv(name)) continue;
+        if (std::ranges::count_if(list_devices(), &DeviceInfo::is_gpu) > 1)
             print_line(out,
                        "note: %s has no effect on Vulkan: choose a GPU with --device (--list-devices shows "
                        "them) or MESA_VK_DEVICE_SELECT",
@@ -34,7 +33,7 @@ std::unique_ptr<LaunchPad> open_device(const std::string& request, LaunchPadOpti
         fail(
             "LAUNCHPAD_WITHOUT_DEVICE is set, so kernels are compiled and none runs: unset it, or use "
             "--device cpu");
-    note_hidden_devices(request, out);
+    if (request == "auto" || request == "gpu") note_hidden_devices(out);
     options.device = std::to_string(choice.device->index);
     auto pad = std::make_unique<LaunchPad>(options);
     print_line(out, "device: %s, %s memory (%s)", pad->device().name.c_str(),

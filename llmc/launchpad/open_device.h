@@ -12,3 +12,7 @@
 // Throws Error if the request cannot be met.
 std::unique_ptr<LaunchPad> open_device(const std::string& request, LaunchPadOptions options = {},
                                        FILE* out = stdout);
+
+// Prints one line to `out` if there are several GPUs and a variable is set that hides some from CUDA, ROCm or
+// oneAPI: Vulkan shows all of them.
+void note_hidden_devices(FILE* out);

@@ -58,9 +58,11 @@ void check_vulkan(VkResult result, const char* call) {
         throw DeviceLost(format_string(
             "the GPU was lost in %s (its driver reset it, perhaps because of another program); run again",
             function.c_str()));
-    const bool memory = result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY;
-    fail("Vulkan: %s (%d) in %s%s", result_name(result), result, function.c_str(),
-         memory ? "; close other programs, or use a smaller batch or model" : "");
+    const std::string error =
+        format_string("Vulkan: %s (%d) in %s", result_name(result), result, function.c_str());
+    if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
+        throw DriverOutOfMemory(error + "; close other programs, or use a smaller batch or model");
+    throw Error(error);
 }
 
 static void* open_loader() {

@@ -14,6 +14,7 @@
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
 #include "llmc/launchpad/device.h"
+#include "llmc/launchpad/open_device.h"
 #include "llmc/options/option_files.h"
 
 static std::vector<DeviceInfo> usable_gpus() {
@@ -68,6 +69,7 @@ std::string device_of_process(const Options& o, Communicator& job) {
             "--device auto: %d processes on a machine with %zu GPU%s: start one process per GPU, or name "
             "the device that all of them use with --device, such as --device 0",
             job.machine_size, gpus.size(), gpus.size() == 1 ? "" : "s");
+    if (job.rank == 0) note_hidden_devices(stdout);
     return std::to_string(gpus[job.machine_rank].index);
 }
 

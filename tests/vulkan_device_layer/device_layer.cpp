@@ -6,14 +6,20 @@
 //     no16bit          no 16-bit storage
 //     ignores:4:8      subgroups have 4 to 8 invocations, and kernels may ask for a size, which is ignored
 //     untrusted        the driver is one that is known to fail with cooperative matrices, of no shape
-//     matrices_crash   a device with them crashes
+//     matrices_crash   a device with them crashes; matrices_end: somebody kills the program that opens it
 //     wrong:HASH       the kernel with this code (Spirv::hash()) has a wrong bit; of several kernels: several
 //                      words. fails:HASH does not compile, null:HASH compiles to nothing, crashes:HASH
-//                      crashes the compiler, hangs:HASH never ends
+//                      crashes the compiler, hangs:HASH never ends; of the process that checks kernels
+//                      only, ends:HASH: somebody kills it, and short:HASH: the driver lacks memory
+//     twins            the device is a discrete GPU, and there are two of them
 //     import           the first memory type that host memory could be imported as is not host-visible
+#include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -50,10 +56,27 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
     const auto create = PFN_vkCreateInstance(next_instance_address(nullptr, "vkCreateInstance"));
     const VkResult result = create(info, allocator, instance);
     if (result != VK_SUCCESS) return result;
-    for (const char* name :
-         {"vkCreateDevice", "vkGetPhysicalDeviceProperties2", "vkGetPhysicalDeviceFeatures2",
-          "vkGetPhysicalDeviceMemoryProperties2", "vkEnumerateDeviceExtensionProperties"})
+    for (const char* name : {"vkCreateDevice", "vkEnumeratePhysicalDevices", "vkGetPhysicalDeviceProperties2",
+                             "vkGetPhysicalDeviceFeatures2", "vkGetPhysicalDeviceMemoryProperties2",
+                             "vkEnumerateDeviceExtensionProperties"})
         next_functions[name] = next_instance_address(*instance, name);
+    return result;
+}
+
+static bool is_check() {
+    std::ifstream words("/proc/self/cmdline");
+    return std::string(std::istreambuf_iterator<char>(words), {}).find("--check-kernels") !=
+           std::string::npos;
+}
+
+// Each of the driver's twice.
+static VKAPI_ATTR VkResult VKAPI_CALL list_twice(VkInstance instance, uint32_t* count,
+                                                 VkPhysicalDevice* devices) {
+    const auto list = next<PFN_vkEnumeratePhysicalDevices>("vkEnumeratePhysicalDevices");
+    uint32_t of_driver = devices ? *count / 2 : 0;
+    const VkResult result = list(instance, &of_driver, devices);
+    if (devices && result == VK_SUCCESS) std::copy_n(devices, of_driver, devices + of_driver);
+    *count = 2 * of_driver;
     return result;
 }
 
@@ -84,6 +107,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
         if (!has_word("untrusted") || info->ppEnabledExtensionNames[i] != std::string(matrices))
             of_driver.push_back(info->ppEnabledExtensionNames[i]);
     if (of_driver.size() < info->enabledExtensionCount && has_word("matrices_crash")) abort();
+    if (of_driver.size() < info->enabledExtensionCount && has_word("matrices_end")) raise(SIGKILL);
     VkDeviceCreateInfo edited = *info;
     edited.enabledExtensionCount = uint32_t(of_driver.size());
     edited.ppEnabledExtensionNames = of_driver.data();
@@ -110,6 +134,7 @@ static VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice physical,
             properties, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
         v && has_word("untrusted"))
         v->driverID = VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS;
+    if (has_word("twins")) properties->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
     const size_t at = std::min(words.find(" subgroups:"), words.find(" ignores:"));
     if (at == std::string::npos) return;
     const bool ignores = words[at + 1] == 'i';
@@ -207,7 +232,9 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipeli
                                                        VkPipeline* pipelines) {
     const std::string hash = hashes[infos[0].stage.module];
     if (has_word("crashes:" + hash)) abort();
+    if (has_word("ends:" + hash) && is_check()) raise(SIGKILL);
     pipelines[0] = VK_NULL_HANDLE;
+    if (has_word("short:" + hash) && is_check()) return VK_ERROR_OUT_OF_HOST_MEMORY;
     if (has_word("fails:" + hash)) return VK_ERROR_UNKNOWN;
     if (has_word("null:" + hash)) return VK_SUCCESS;
     VkComputePipelineCreateInfo edited = infos[0];
@@ -241,6 +268,7 @@ static PFN_vkVoidFunction find_own(const std::string& name) {
         {"vkCreateDevice", PFN_vkVoidFunction(create_device), true},
         {"vkGetInstanceProcAddr", PFN_vkVoidFunction(get_instance_address), true},
         {"vkGetDeviceProcAddr", PFN_vkVoidFunction(get_device_address), true},
+        {"vkEnumeratePhysicalDevices", PFN_vkVoidFunction(list_twice), has_word("twins")},
         {"vkGetPhysicalDeviceProperties2", PFN_vkVoidFunction(get_properties), true},
         {"vkGetPhysicalDeviceFeatures2", PFN_vkVoidFunction(get_features),
          has_word("no16bit") || has_word("untrusted")},
