@@ -245,6 +245,7 @@ static bool try_matrices(const DeviceInfo& device) {
 std::unique_ptr<LaunchPad> open_checked_device(const std::string& request, LaunchPadOptions options,
                                                FILE* out) {
     const std::optional<DeviceInfo> device = choose_device(request).device;
+    options.spills = true;
     if (!program.empty())
         options.check_versions = [out](LaunchPad& pad, const std::set<std::string>& versions) {
             return check_before_use(pad, versions, out);

@@ -12,3 +12,6 @@
 // Throws Error if the request cannot be met.
 std::unique_ptr<LaunchPad> open_device(const std::string& request, LaunchPadOptions options = {},
                                        FILE* out = stdout);
+
+// Prints pad->memory_notes(), a line each. Null: the CPU.
+void note_memory(LaunchPad* pad, FILE* out = stdout);

@@ -51,6 +51,10 @@ static std::string function_name(std::string_view call) {
     return std::string(call.substr(call.find_last_of(".>") + 1));
 }
 
+bool is_out_of_memory(VkResult result) {
+    return result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
 void check_vulkan(VkResult result, const char* call) {
     if (result == VK_SUCCESS) return;
     const std::string function = function_name(call);
@@ -58,9 +62,8 @@ void check_vulkan(VkResult result, const char* call) {
         throw DeviceLost(format_string(
             "the GPU was lost in %s (its driver reset it, perhaps because of another program); run again",
             function.c_str()));
-    const bool memory = result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY;
     fail("Vulkan: %s (%d) in %s%s", result_name(result), result, function.c_str(),
-         memory ? "; close other programs, or use a smaller batch or model" : "");
+         is_out_of_memory(result) ? "; close other programs, or use a smaller batch or model" : "");
 }
 
 static void* open_loader() {
