@@ -18,6 +18,7 @@
 #include "llmc/data/sidecar.h"
 #include "llmc/data/token_file.h"
 #include "llmc/kernels/self_test.h"
+#include "llmc/launchpad/open_device.h"
 #include "llmc/options/command_line.h"
 #include "llmc/options/shared_options.h"
 #include "llmc/options/start_program.h"
@@ -289,6 +290,7 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
     const auto allocate = [&](GPT2<Real>& g) { gpt2_allocate(g, options.batch, options.sequence, false); };
     const auto g = load_model<Real>(model, pad.get(), allocate);
     allocate(*g);
+    note_memory(pad.get(), stderr);
     Sequences sequences = {shards, options.batch, options.sequence, config.vocab_size};
     if (!shards.empty()) print_score(score(*g, sequences, options.max_batches, model.tokenizer));
     if (texts) {

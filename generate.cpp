@@ -20,6 +20,7 @@
 #include "llmc/base/os.h"
 #include "llmc/generate/text_generator.h"
 #include "llmc/kernels/self_test.h"
+#include "llmc/launchpad/open_device.h"
 #include "llmc/options/command_line.h"
 #include "llmc/options/shared_options.h"
 #include "llmc/options/start_program.h"
@@ -185,6 +186,7 @@ std::string Generator<Real>::continue_prompt(const std::string& prompt, const st
     TextStream out;
     if (options.samples == 1) print_start(out, title, 0, prompt);
     generator.prepare(int(tokens.size()));
+    note_memory(generator.g.pad, stderr);
     const double start = now();
     generator.start(tokens, first_random_states());
     generator.wait();

@@ -25,6 +25,7 @@
 #include "llmc/base/signals.h"
 #include "llmc/files/export.h"
 #include "llmc/kernels/self_test.h"
+#include "llmc/launchpad/open_device.h"
 #include "llmc/launchpad/peak.h"
 #include "llmc/model/gradient_exchange.h"
 #include "llmc/options/start_program.h"
@@ -177,6 +178,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
     if (job.size > 1) runner.exchange = &exchange.emplace(g, optimizer.ownership, job);
     runner.prepare();
     if (g.pad) prepare_kernels(*g.pad);
+    note_memory(g.pad);
     Run<Real> run = {.options = o,
                      .inputs = inputs,
                      .g = g,
@@ -242,6 +244,7 @@ static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify) {
     g.dropout = o.dropout;
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
     Optimizer<Real> optimizer(inputs.config, g.memory, optimizer_options(o), share);
+    if (pad) pad->commit(true);  // a driver may allocate more of the host's memory than it can lock
     read_checkpoint(inputs.start.resumed && verify == Verify::when_read,
                     [&] { job.agree([&] { load(o, inputs, g, optimizer, job); }); });
     if (!o.plans_only()) return run(o, inputs, g, optimizer, peak, job, folder.lease);

@@ -94,6 +94,41 @@ static void add_names(std::set<std::string>& names, LaunchPad& pad) {
     }
 }
 
+// The kernels of a run, by name.
+static std::set<std::string> kernels_of(LaunchPad& pad, const std::function<void()>& commands) {
+    std::set<std::string> names;
+    for (const auto& [key, constants] : pad.dry_run(commands).kernels)
+        names.insert(key.substr(0, key.find('\0')));
+    return names;
+}
+
+template <class Real>
+static void expect_tested(LaunchPad& pad) {
+    const ModelConfig config = parse_descriptor("custom:layers=2,heads=2,channels=128,max_seq_len=1024");
+    const auto test_all = [&] {
+        for (const KernelShape& shape : self_test_shapes())
+            for (const KernelCase& c : kernel_cases<Real>(shape))
+                for (const KernelRun& run : c.versions) {
+                    Operands operands(&pad, Fill::nothing);
+                    if (!run.fits || run.fits(pad)) run.prepare(operands)();
+                }
+    };
+    const std::set<std::string> tested = kernels_of(pad, test_all);
+    for (const std::string& name :
+         kernels_of(pad, [&] { give_default_commands<Real>(pad, config, 2, 1024); }))
+        EXPECT_TRUE(tested.contains(name)) << name;
+}
+
+// Also those of GEMMs that are split, and of sampling.
+TEST(KernelTable, TheSelfTestRunsWhatTrainingTakes) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    LaunchPadOptions options = test_options();
+    options.compile_only = true;
+    LaunchPad pad(options);
+    expect_tested<float>(pad);
+    if (pad.limits().fragment<fp16>()) expect_tested<fp16>(pad);
+}
+
 TEST(KernelTable, HasEveryShader) {
     if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     LaunchPadOptions options = test_options();

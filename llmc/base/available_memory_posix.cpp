@@ -117,6 +117,12 @@ uint64_t available_memory(const std::string& root) {
                      room_in_limit(addresses, "VmSize:"), room_in_limit(data, "VmData:")});
 }
 
+uint64_t lockable_memory() {
+    rlimit locked = {RLIM_INFINITY, RLIM_INFINITY};
+    getrlimit(RLIMIT_MEMLOCK, &locked);
+    return locked.rlim_cur == RLIM_INFINITY ? unlimited : locked.rlim_cur;
+}
+
 int cpu_quota(const std::string& root) {
     const uint64_t thousandths = room_in_groups(root, "cpu", cpu_in_group);
     return int(std::min<uint64_t>(std::numeric_limits<int>::max(), (thousandths - 1) / 1000 + 1));

@@ -72,6 +72,9 @@ inline uint64_t left_of(uint64_t limit, uint64_t used) { return limit > used ? l
 // libraries.
 inline uint64_t memory_for_tensors() { return left_of(available_memory(), 32 << 20); }
 
+// What the process may lock (ulimit -l); UINT64_MAX: unlimited, or unknown.
+uint64_t lockable_memory();
+
 // A range of inaccessible addresses; null if there is none.
 void* reserve_addresses(size_t bytes);
 void release_addresses(void* start, size_t bytes);

@@ -118,6 +118,8 @@ uint64_t available_memory(const std::string&) {
     return std::min({status.ullAvailPhys, status.ullAvailPageFile, status.ullAvailVirtual});
 }
 
+uint64_t lockable_memory() { return UINT64_MAX; }
+
 int online_cpus() { return int(GetActiveProcessorCount(ALL_PROCESSOR_GROUPS)); }
 
 uint64_t stack_limit() { return UINT64_MAX; }  // the program's file says it

@@ -17,6 +17,7 @@
 #include "llmc/layers/layernorm.h"
 #include "llmc/layers/matmul.h"
 #include "llmc/layers/muon.h"
+#include "llmc/layers/next_token.h"
 #include "llmc/layers/tensor_core.h"
 
 static bool fits_block(const LaunchPad& pad, uint32_t block) { return block <= pad.limits().max_block; }
@@ -89,6 +90,8 @@ struct CaseList {
                   const std::vector<KernelVersion<Params, Tile>>& versions, Layer<Params> function,
                   Maker<Params> make);
     void add_decoding(int texts);
+    void add_sampling(int texts);
+    size_t linear_rows() const { return s.linear_rows ? size_t(s.linear_rows) : num_rows; }
 };
 
 // --- elementwise, sums ---
@@ -366,7 +369,7 @@ void CaseList<Real>::add_gemm(const std::string& layer, const GemmShape& gemm,
 
 template <class Real>
 void CaseList<Real>::add_linear(int in, int out) {
-    const size_t rows = num_rows, weights = size_t(in) * size_t(out);
+    const size_t rows = linear_rows(), weights = size_t(in) * size_t(out);
     const int N = int(rows);
     add_gemm<MatmulForward<Real>>("matmul_forward", {GemmLayout::nt, N, out, in, EPILOGUE_BIAS},
                                   matmul_forward_versions<Real>(), matmul_forward<Real>, [=](Operands& o) {
@@ -407,7 +410,7 @@ void CaseList<Real>::add_linear(int in, int out) {
 
 template <class Real>
 void CaseList<Real>::add_dbias(int out) {
-    const size_t rows = num_rows;
+    const size_t rows = linear_rows();
     const int N = int(rows);
     const auto dbias = [](LaunchPad* pad, const MatmulDbias<Real>& p) {
         const auto version = matmul_dbias_versions<Real>().back();
@@ -472,6 +475,50 @@ void CaseList<Real>::add_decoding(int texts) {
             });
 }
 
+// The tokens themselves are not compared, but their embeddings.
+template <class Real>
+void CaseList<Real>::add_sampling(int texts) {
+    const int V = s.V, Vp = s.Vp, channels = s.C, T = s.T;
+    const size_t count = size_t(texts);
+    add("next_token", format_string("B:%d/V:%d", texts, V), memory_traffic<Real>(double(count) * V),
+        next_token_versions<Real>(), next_token<Real>, [=](Operands& o) {
+            return NextToken<Real>{
+                .tokens = o.copy_of(std::vector<int>(count * size_t(T + 1))),
+                .positions = o.copy_of(std::vector<int>(count, T / 2)),
+                .random_states = o.copy_of(std::vector<uint64_t>(count, 1337)),
+                .seen = o.copy_of(std::vector<int>(count * size_t(seen_words(V)), 0x55555555)),
+                .weights = o.scratch<int>(count * size_t(V)),
+                .stream = o.output<float>(count * size_t(channels)),
+                .logits = o.input<Real>(count * size_t(Vp), 4),
+                .wte = o.input<Real>(size_t(Vp) * size_t(channels)),
+                .wpe = o.input<Real>(size_t(T) * size_t(channels)),
+                .num_texts = texts,
+                .V = V,
+                .Vp = Vp,
+                .C = channels,
+                .T = T,
+                .options = {.top_k = 40, .top_p = 0.9f},
+                .penalty = 1.25f};
+        });
+}
+
+const std::vector<KernelShape>& self_test_shapes() {
+    const auto shape = [](int B, int T, const std::vector<std::pair<int, int>>& linear, int linear_rows) {
+        return KernelShape{.B = B,
+                           .T = T,
+                           .C = 128,
+                           .NH = 2,
+                           .V = 301,
+                           .Vp = 384,
+                           .layers = 1,
+                           .linear = linear,
+                           .linear_rows = linear_rows};
+    };
+    static const std::vector<KernelShape> shapes = {shape(2, 37, {{128, 224}, {1024, 64}, {64, 1024}}, 0),
+                                                    shape(1, 128, {{128, 256}}, 1152)};
+    return shapes;
+}
+
 template <class Real>
 std::vector<KernelCase> kernel_cases(const KernelShape& shape) {
     CaseList<Real> list = {shape};
@@ -486,6 +533,7 @@ std::vector<KernelCase> kernel_cases(const KernelShape& shape) {
         linear = {{shape.C, 3 * shape.C}, {shape.C, shape.C}, {shape.C, 4 * shape.C}, {4 * shape.C, shape.C}};
     for (const auto& [in, out] : linear) list.add_linear(in, out);
     for (const int texts : {1, 10}) list.add_decoding(texts);
+    list.add_sampling(3);
     return list.cases;
 }
 

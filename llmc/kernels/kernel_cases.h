@@ -15,6 +15,7 @@ struct KernelShape {
     int V = 50257, Vp = 50304;
     int layers = 2;                                // of the optimizers and of the norm
     std::vector<std::pair<int, int>> linear = {};  // (C, OC) of linear layers; empty: of a model's layers
+    int linear_rows = 0;                           // of linear layers; 0: B * T
 };
 
 // Allocates the operands and returns what appends the commands of one run.
@@ -49,6 +50,10 @@ std::vector<Version> with_added(const std::vector<Version>& versions) {
     all.insert(all.end(), versions.begin(), versions.end());
     return all;
 }
+
+// What the self-test of a device runs. Kernels differ where sizes are no multiples of their tiles, and where
+// a GEMM is so long or has so many rows that it is split.
+const std::vector<KernelShape>& self_test_shapes();
 
 // The version of this name, with any config; none: the layer has no such version.
 std::optional<KernelRun> find_run(const KernelCase& of, const std::string& name);

@@ -20,13 +20,8 @@ static std::string program;         // that children are started from; empty: be
 
 // --- in the child process ---
 
-// Two shapes, since kernels differ where sizes are no multiples of their tiles.
-static const KernelShape small_shapes[] = {
-    {.B = 2, .T = 37, .C = 128, .NH = 2, .V = 301, .Vp = 384, .layers = 1, .linear = {{128, 224}}},
-    {.B = 1, .T = 128, .C = 128, .NH = 2, .V = 301, .Vp = 384, .layers = 1, .linear = {{128, 256}}}};
-
 static KernelShape timed_shape(const LaunchPad& pad) {
-    if (!pad.device().is_gpu()) return small_shapes[1];
+    if (!pad.device().is_gpu()) return self_test_shapes()[1];
     return {.B = 4, .T = 1024, .C = 768, .NH = 12, .layers = 1, .linear = {{768, 3072}}};
 }
 
@@ -48,7 +43,7 @@ struct TypeCheck {
     std::vector<std::unique_ptr<Operands>> references;  // of the cases, on the host
 
     TypeCheck(LaunchPad& launchpad, bool rates) : pad(launchpad) {
-        for (const KernelShape& shape : small_shapes)
+        for (const KernelShape& shape : self_test_shapes())
             for (KernelCase& c : kernel_cases<Real>(shape)) cases.push_back(std::move(c));
         references.resize(cases.size());
         if (rates) timed = kernel_cases<Real>(timed_shape(pad));
@@ -120,7 +115,9 @@ static void check_in_child(const std::vector<std::string>& words) {
 
 void begin_self_test(char** argv) {
     const std::filesystem::path path = program_path();  // empty: unknown
-    const bool has_loader = !path.empty() && path.stem() != std::filesystem::path(argv[0]).stem();
+    // ld-linux.so PROGRAM: the loader is what runs. A link to the program has another name than it, too.
+    const bool has_loader =
+        path.stem() != std::filesystem::path(argv[0]).stem() && path.filename().string().starts_with("ld");
     if (!has_loader) program = path.empty() ? argv[0] : path.generic_string();
     if (!argv[1] || strcmp(argv[1], child_option) != 0) return;
     try {
@@ -259,6 +256,7 @@ static ChildOutput try_matrices(const DeviceInfo& device) {
 std::unique_ptr<LaunchPad> open_checked_device(const std::string& request, LaunchPadOptions options,
                                                FILE* out) {
     const std::optional<DeviceInfo> device = choose_device(request).device;
+    options.spills = true;
     if (!program.empty())
         options.check_versions = [out](LaunchPad& pad, const std::set<std::string>& versions) {
             return check_before_use(pad, versions, out);
@@ -279,7 +277,7 @@ std::unique_ptr<LaunchPad> open_checked_device(const std::string& request, Launc
 template <class Real>
 static void add_versions(const LaunchPad& pad, std::set<std::string>& names) {
     std::set<std::string> seen;
-    for (const KernelCase& c : kernel_cases<Real>(small_shapes[0]))
+    for (const KernelCase& c : kernel_cases<Real>(self_test_shapes()[0]))
         for (const KernelRun& run : c.versions) {
             const bool is_default = seen.insert(run.name.substr(0, run.name.rfind('/'))).second;
             if (run.fits(pad) && (is_default || run.name.find("/tile:") != std::string::npos))
@@ -288,7 +286,7 @@ static void add_versions(const LaunchPad& pad, std::set<std::string>& names) {
 }
 
 bool print_self_test(const std::string& request) {
-    if (program.empty()) fail("--self-test starts this program again: call it by the name of its file");
+    if (program.empty()) fail("--self-test starts this program again: call it without ld.so");
     const auto pad = open_checked_device(request);
     if (!pad) fail("--self-test checks a Vulkan device, and the CPU was chosen: name one with --device");
     const DeviceInfo device = list_devices().at(size_t(pad->device().index));

@@ -119,8 +119,49 @@ uint64_t LaunchPad::available_bytes(Placement placement, int processes) const {
     return std::min(left / uint64_t(processes), limit);
 }
 
+static double mib(uint64_t bytes) { return double(bytes) / (1 << 20); }
+
+std::vector<std::string> LaunchPad::memory_notes() {
+    LaunchPadState& s = *state;
+    std::vector<std::string> notes;
+    if (s.spilled > s.noted_spilled) {
+        notes.push_back(format_string(
+            "%s had no room for %.1f MiB, such as '%s': they lie in the host's memory, which it reads and "
+            "writes over the bus, so that steps take longer; use a smaller batch or model, or close other "
+            "programs",
+            s.info.name.c_str(), mib(s.spilled), s.first_spilled.c_str()));
+        s.noted_spilled = s.spilled;
+    }
+    uint64_t granted = 0, used = used_bytes(s, true);
+    for (uint32_t i = 0; i < s.memory.memoryHeapCount; i++)
+        if (is_on_device(s, i)) granted += heap_budget(s, i).granted;
+    const bool fell = granted < s.noted_budget / 4 * 3 || (granted < used && used <= s.noted_budget);
+    if (fell)
+        notes.push_back(format_string(
+            "other programs took memory of %s: its driver grants %.1f MiB instead of %.1f, and this program "
+            "uses %.1f MiB%s",
+            s.info.name.c_str(), mib(granted), mib(s.noted_budget), mib(used),
+            granted < used ? ", so that steps take longer, or fail; close other programs, or resume with a "
+                             "smaller batch"
+                           : ""));
+    if (fell || !s.noted_budget) s.noted_budget = granted;
+    return notes;
+}
+
+// A driver may grant more than it finds when the device is to use it (RADV).
+void fail_submission(const LaunchPadState& s) {
+    const uint64_t of_host = used_bytes(s, false), lockable = lockable_memory();
+    const std::string limit =
+        lockable == ~uint64_t(0) ? "" : format_string(" (ulimit -l is %.1f MiB)", mib(lockable));
+    throw DriverOutOfMemory(format_string(
+        "out of memory in vkQueueSubmit2: the driver of %s cannot provide the %.1f MiB of the device's and "
+        "%.1f MiB of the host's memory%s that it allocated; close other programs, or use a smaller batch or "
+        "model%s",
+        s.info.name.c_str(), mib(used_bytes(s, true)), mib(of_host), limit.c_str(),
+        of_host > s.staging.bytes ? ", or --offload none" : ""));
+}
+
 static std::string available_memory(const LaunchPadState& s, uint32_t heap) {
-    const auto mib = [](uint64_t bytes) { return double(bytes) / (1 << 20); };
     const uint64_t left = left_of_limit(s, heap);
     if (left < heap_budget(s, heap).left())
         return format_string("the limit of %.1f MiB leaves %.1f MiB", mib(s.options.device_memory),
@@ -175,7 +216,7 @@ static void allocate_memory(LaunchPadState& s, Buffer& b, VkDeviceSize bytes,
         info.memoryTypeIndex = type;
         VkDeviceMemory memory;  // undefined after a failure
         const VkResult result = s.vk.vkAllocateMemory(s.device, &info, nullptr, &memory);
-        if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) continue;
+        if (is_out_of_memory(result)) continue;
         check_vulkan(result, "vkAllocateMemory");
         b.memory = memory;
         b.heap = s.memory.memoryTypes[type].heapIndex;
@@ -243,6 +284,7 @@ void destroy_buffer(LaunchPadState& s, Buffer& b) {
     if (b.buffer) s.vk.vkDestroyBuffer(s.device, b.buffer, nullptr);
     if (b.memory) s.vk.vkFreeMemory(s.device, b.memory, nullptr);  // unmaps as well
     s.heap_bytes[b.heap] -= b.heap_bytes;
+    if (b.is_spilled) s.spilled -= b.bytes;
     if (b.kind == BufferKind::device_only && b.start)
         release_addresses(reinterpret_cast<void*>(b.start), b.bytes);
     b = Buffer();
@@ -274,12 +316,37 @@ uint64_t LaunchPad::address_of(const void* p, size_t bytes) {
     return b.address + (uintptr_t(p) - b.start);
 }
 
+// Of the host's memory, where the device has its own, and the host has so much left: the system would end the
+// program otherwise.
+static Buffer spill_buffer(LaunchPadState& s, size_t bytes, const char* label) {
+    const uint32_t type = memory_types_for(s, ~0u, BufferKind::host).front();
+    if (type_is_on_device(s, type) || bytes > memory_for_tensors()) return {};
+    Buffer b = create_buffer(s, bytes, BufferKind::host, label);
+    b.is_spilled = true;
+    if (!s.spilled) s.first_spilled = label;
+    s.spilled += b.bytes;
+    return b;
+}
+
+static Buffer create_or_spill(LaunchPadState& s, size_t bytes, BufferKind kind, const char* label) try {
+    return create_buffer(s, bytes, kind, label);
+} catch (const OutOfDeviceMemory&) {
+    Buffer b;
+    try {
+        if (s.options.spills && kind == BufferKind::device_only) b = spill_buffer(s, bytes, label);
+    } catch (const OutOfDeviceMemory&) {
+        // what the device lacks is the message
+    }
+    if (!b.buffer) throw;
+    return b;
+}
+
 void* LaunchPad::allocate(size_t bytes, const char* label, Placement placement) {
     LaunchPadState& s = *state;
     BufferKind kind = s.mode == MemoryMode::staged ? BufferKind::device_only : BufferKind::host_visible;
     if (placement == Placement::host)
         kind = s.mode == MemoryMode::staged ? BufferKind::host : BufferKind::readback;
-    Buffer b = create_buffer(s, bytes, kind, label);
+    Buffer b = create_or_spill(s, bytes, kind, label);
     s.allocated += b.bytes;
     void* address = reinterpret_cast<void*>(b.start);
     s.buffers.emplace(b.start, std::move(b));

@@ -147,7 +147,9 @@ Ticket submit(LaunchPadState& s, Queue& queue, VkCommandBuffer commands, const Q
     info.pWaitSemaphoreInfos = &wait;
     info.signalSemaphoreInfoCount = 1;
     info.pSignalSemaphoreInfos = &signal;
-    VK_CHECK(s.vk.vkQueueSubmit2(queue.handle, 1, &info, VK_NULL_HANDLE));
+    const VkResult result = s.vk.vkQueueSubmit2(queue.handle, 1, &info, VK_NULL_HANDLE);
+    if (is_out_of_memory(result)) fail_submission(s);
+    check_vulkan(result, "vkQueueSubmit2");
     return ++queue.last;
 }
 

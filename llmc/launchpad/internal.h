@@ -57,6 +57,7 @@ struct Buffer {
     VkDeviceSize offset = 0;      // of `start` in `buffer`
     uint32_t heap = 0;            // in which `memory` lies
     VkDeviceSize heap_bytes = 0;  // of `memory`; 0: imported
+    bool is_spilled = false;      // to the host
     std::string label;
 };
 
@@ -185,6 +186,9 @@ struct LaunchPadState {
     std::map<uintptr_t, Buffer> buffers;  // by start: an ordered search finds the one that holds an address
     uint64_t allocated = 0;
     uint64_t heap_bytes[VK_MAX_MEMORY_HEAPS] = {};  // of all buffers; without imported memory
+    uint64_t spilled = 0, noted_spilled = 0;        // bytes of live buffers; the most that was noted
+    std::string first_spilled;                      // what it is
+    uint64_t noted_budget = 0;                      // of the device's heaps; 0: not asked yet
     Buffer staging;
     ScratchSlot scratch[NUM_SCRATCH_SLOTS];
 
@@ -255,6 +259,8 @@ const Buffer* find_buffer(const LaunchPadState& s, const void* p,
                           size_t bytes);  // null: not inside a live one
 const Buffer& buffer_at(const LaunchPadState& s, const void* p, size_t bytes, const char* what);  // or Error
 VkDeviceSize offset_in(const Buffer& b, const void* p);
+// Throws Error: the driver found no memory when commands were submitted.
+[[noreturn]] void fail_submission(const LaunchPadState& s);
 // commands.cpp
 VkCommandBuffer allocate_command_buffer(LaunchPadState& s, VkCommandPool pool);
 void begin_command_buffer(LaunchPadState& s, VkCommandBuffer commands);

@@ -64,6 +64,9 @@ struct LaunchPadOptions {
     bool fp16_pieces = false;
     // What a submission may be expected to keep the device for; also LAUNCHPAD_SUBMISSION_MS=100
     double submission_seconds = 0.1;
+    // What the device's memory has no room for goes to the host's, where the device has its own: for
+    // programs, which print memory_notes(). Measurements would be wrong.
+    bool spills = false;
     std::string cache_directory;  // of the pipeline cache; empty: the user's, "none": no cache
     // Checks versions of kernels before their first use on a device: see prepare(). Null: they are believed.
     CheckVersions check_versions = nullptr;
@@ -225,6 +228,11 @@ class LaunchPad {
     // Bytes that allocate() may still take of the device's memory, or of the host's, as far as the driver
     // reports them, divided among so many processes. 0 for `host`: the memory is unified.
     uint64_t available_bytes(Placement placement = Placement::device, int processes = 1) const;
+
+    // What people should know of the memory and do not know yet: what lies in the host's since the device had
+    // no room, and that other programs took memory from this one. The first call sets what later ones compare
+    // with.
+    std::vector<std::string> memory_notes();
 
     // At least so many floats of a scratch slot, contents undefined; null for 0. A slot grows when it has to,
     // which prepare() avoids; memory that recordings use stays valid.

@@ -79,6 +79,10 @@ Requirements LaunchPad::prepare(const std::function<void()>& commands) {
 void LaunchPad::tune(const ProgressCallback& progress) {
     LaunchPadState& s = *state;
     const int total = int(s.untuned.size());
+    const struct Restored {
+        bool &spills, before;
+        ~Restored() { spills = before; }
+    } restored = {s.options.spills, std::exchange(s.options.spills, false)};  // the host's memory is slower
     for (int done = 0; !s.untuned.empty(); done++) {
         if (progress) progress(done, total);
         const auto next = s.untuned.extract(s.untuned.begin());

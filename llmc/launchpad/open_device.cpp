@@ -21,6 +21,11 @@ void note_hidden_devices(FILE* out) {
     }
 }
 
+void note_memory(LaunchPad* pad, FILE* out) {
+    if (!pad) return;
+    for (const std::string& note : pad->memory_notes()) print_line(out, "note: %s", note.c_str());
+}
+
 std::unique_ptr<LaunchPad> open_device(const std::string& request, LaunchPadOptions options, FILE* out) {
     const DeviceChoice choice = choose_device(request);
     if (!choice.device) {

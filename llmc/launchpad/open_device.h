@@ -16,3 +16,6 @@ std::unique_ptr<LaunchPad> open_device(const std::string& request, LaunchPadOpti
 // Prints one line to `out` if there are several GPUs and a variable is set that hides some from CUDA, ROCm or
 // oneAPI: Vulkan shows all of them.
 void note_hidden_devices(FILE* out);
+
+// Prints pad->memory_notes(), a line each. Null: the CPU.
+void note_memory(LaunchPad* pad, FILE* out = stdout);

@@ -51,6 +51,10 @@ static std::string function_name(std::string_view call) {
     return std::string(call.substr(call.find_last_of(".>") + 1));
 }
 
+bool is_out_of_memory(VkResult result) {
+    return result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
 void check_vulkan(VkResult result, const char* call) {
     if (result == VK_SUCCESS) return;
     const std::string function = function_name(call);
@@ -60,7 +64,7 @@ void check_vulkan(VkResult result, const char* call) {
             function.c_str()));
     const std::string error =
         format_string("Vulkan: %s (%d) in %s", result_name(result), result, function.c_str());
-    if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
+    if (is_out_of_memory(result))
         throw DriverOutOfMemory(error + "; close other programs, or use a smaller batch or model");
     throw Error(error);
 }

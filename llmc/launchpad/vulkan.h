@@ -121,6 +121,7 @@ int validation_message_count();
 // Returns if the result is VK_SUCCESS; otherwise throws Error, or DeviceLost (launchpad.h), with the called
 // function and the meaning of the result.
 void check_vulkan(VkResult result, const char* call);
+bool is_out_of_memory(VkResult result);  // the host's or the device's
 #define VK_CHECK(call) check_vulkan((call), #call)
 
 // What a function of Vulkan lists: list(count, elements) calls it for the number of elements, then for these,

@@ -29,7 +29,7 @@ static void next_token_cpu(const NextToken<Real>& p) {
 }
 
 template <class Real>
-static void sample_token1(LaunchPad& pad, const NextToken<Real>& p) {
+static void sample_token1(LaunchPad& pad, const NextToken<Real>& p, int block_size) {
     const size_t B = p.num_texts, V = p.V, Vp = p.Vp, C = p.C, T = p.T;
     const SamplingNumbers numbers(p.options);
     const SampleTokenArgs args = {pad.at(p.logits, B * Vp),
@@ -52,20 +52,26 @@ static void sample_token1(LaunchPad& pad, const NextToken<Real>& p) {
                                   numbers.top_k,
                                   numbers.top_p,
                                   numbers.min_weight};
-    const uint32_t subgroup = pad.limits().subgroup_size, most_subgroups = 256;  // as in the shader
-    const uint32_t block = std::max(
-        subgroup,
-        std::min({pad.limits().max_block, 1024u, most_subgroups * subgroup, std::bit_ceil(uint32_t(V) / 8)}));
+    const uint32_t block = uint32_t(block_size);
     const uint64_t passes = 2 * 32 + 8;  // over the vocabulary: one for each bit of the cut and of the target
     check_iterations(pad, "sample_token1", ceil_div(V, block) * passes);
     pad.dispatch<Real>("sample_token1", {B}, {block}, args, memory_traffic<Real>(double(B) * double(V)));
 }
 
 template <class Real>
-void next_token(LaunchPad* pad, const NextToken<Real>& p) {
-    if (!pad) return next_token_cpu(p);
-    sample_token1(*pad, p);
+std::vector<KernelVersion<NextToken<Real>>> next_token_versions() {
+    return {{"sample_token1", "one workgroup per text", sample_token1<Real>, {256}}};
 }
 
-#define INSTANTIATE(Real) template void next_token(LaunchPad*, const NextToken<Real>&);
+template <class Real>
+void next_token(LaunchPad* pad, const NextToken<Real>& p) {
+    if (!pad) return next_token_cpu(p);
+    const uint32_t subgroup = pad->limits().subgroup_size, most_subgroups = 256;  // as in the shader
+    const uint32_t block =
+        std::max(subgroup, std::min({pad->limits().max_block, 1024u, most_subgroups * subgroup,
+                                     std::bit_ceil(uint32_t(p.V) / 8)}));
+    launch<Real>(*pad, p, next_token_versions<Real>(), "sample_token1", int(block));
+}
+
+#define INSTANTIATE(Real) INSTANTIATE_LAYER(next_token, NextToken, Real)
 FOR_EACH_REAL(INSTANTIATE)

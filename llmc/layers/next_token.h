@@ -3,7 +3,7 @@
 // same token from the same logits.
 #pragma once
 #include "llmc/base/real.h"
-#include "llmc/launchpad/launchpad.h"
+#include "llmc/launchpad/kernel_version.h"
 #include "llmc/layers/sampler.h"
 
 template <class Real>
@@ -26,3 +26,6 @@ inline int seen_words(int V) { return (V + 31) / 32; }
 // pad: the device to run on; null: the CPU, where logits that are not finite throw Error.
 template <class Real>
 void next_token(LaunchPad* pad, const NextToken<Real>& p);
+
+template <class Real>
+std::vector<KernelVersion<NextToken<Real>>> next_token_versions();

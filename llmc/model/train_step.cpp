@@ -138,7 +138,8 @@ void StepRunner<Real>::reduce_and_update(int step) {
     g.memory.copy(sent, g.stats, 1);
     if (should_update && g.pad) g.pad->commit(true);
     // last, so that a step that fails leaves the parameters as they were
-    if (!should_update || should_update(*sent))
+    is_updating = !should_update || should_update(*sent);
+    if (is_updating)
         run_phase(apply, [&] { update(); });
     else if (exchange && exchange->weights_overlap())
         exchange->restore_weights();
@@ -174,7 +175,9 @@ Ticket StepRunner<Real>::run(int step, float learning_rate, const NextBatch& nex
     if (on_submitted) on_submitted();
     reduce_and_update(step);
     if (exchange) exchange->weights_overlap() ? exchange->finish_update() : exchange->exchange_weights();
-    return g.pad ? g.pad->commit() : 0;
+    const Ticket ticket = g.pad ? g.pad->commit() : 0;
+    is_updating = false;
+    return ticket;
 }
 
 template <class Real>

@@ -35,7 +35,7 @@ struct StepRunner {
     void prepare();
 
     // Runs step number `step` (from 0). Steps count up from the first one. The ticket is 0 on the CPU. Error:
-    // the parameters are those before the step, except in a job of several processes.
+    // the parameters are those before the step, except in a job of several processes, or if is_updating.
     Ticket run(int step, float learning_rate, const NextBatch& next_batch);
 
     // Call it before anything else uses the parameters: brings other processes' weights here.
@@ -58,8 +58,9 @@ struct StepRunner {
     std::function<void()> before_part = nullptr;
     // Two slots, for the stats of consecutive steps
     StepStats* readback = g.memory.template allocate<StepStats>(2, "readback", Placement::host);
-    int64_t counted = 0;    // targets of this step that count
-    float sent_weight = 1;  // what g.token_weight holds
+    int64_t counted = 0;       // targets of this step that count
+    bool is_updating = false;  // and not submitted: after an error, some parameters may be those of the step
+    float sent_weight = 1;     // what g.token_weight holds
 
    private:
     void run_phase(Phase& phase, const std::function<void()>& commands);

@@ -10,6 +10,7 @@
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
+#include "llmc/launchpad/open_device.h"
 #include "llmc/options/option_files.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/model_checkpoint.h"
@@ -136,6 +137,7 @@ void Run<Real>::report_pending() {
 template <class Real>
 void Run<Real>::pause(int step) {
     clear_status_line();
+    note_memory(g.pad);
     const MixturePosition begin = position();
     bool is_best = false;
     if (!stopping && validates(step)) attempt(step, begin, [&] { is_best = validate(step); });
@@ -253,6 +255,8 @@ void Run<Real>::save_and_fail(int step, const MixturePosition& position, const s
     if (optimizer.share.count > 1) fail("%s; %s", message.c_str(), where_to_resume().c_str());
     if (!options.saves() || step <= inputs.start.step) throw Error(message);
     if (saved == step) fail("%s; -y 1 resumes from step %d", message.c_str(), step);
+    // of several submissions of the update, the first ones may have been executed
+    if (runner.is_updating) fail("%s; %s", message.c_str(), where_to_resume().c_str());
     try {
         report_pending();
         save(step, position, WrittenFor::signal);

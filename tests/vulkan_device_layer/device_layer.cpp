@@ -4,6 +4,11 @@
 //     flush            with `halves`: they make zeros of subnormals
 //     lanes            an invocation's number in its workgroup does not tell its number in the subgroup
 //     no16bit          no 16-bit storage
+//     noint64          no 64-bit integers
+//     notimestamps     queues without timestamps
+//     shared:16        16 KiB of shared memory in a workgroup
+//     pushes:128       push constants of more bytes are refused
+//     allocations:2    buffers and allocations of more than 2 MiB are refused
 //     ignores:4:8      subgroups have 4 to 8 invocations, and kernels may ask for a size, which is ignored
 //     untrusted        the driver is one that is known to fail with cooperative matrices, of no shape
 //     matrices_crash   a device with them crashes; matrices_end: somebody kills the program that opens it
@@ -33,6 +38,13 @@ static const std::string words =
     std::string(" ") + (getenv("VULKAN_DEVICE") ? getenv("VULKAN_DEVICE") : "") + " ";
 static bool has_word(const std::string& word) { return words.find(" " + word + " ") != std::string::npos; }
 static bool has_prefix(const char* word) { return words.find(std::string(" ") + word) != std::string::npos; }
+// The number behind a prefix; 0: the word is not there.
+static uint32_t number_after(const std::string& prefix) {
+    const size_t at = words.find(" " + prefix);
+    return at == std::string::npos ? 0 : uint32_t(atoi(&words[at + 1 + prefix.size()]));
+}
+static const uint32_t most_shared = number_after("shared:") << 10, most_pushed = number_after("pushes:"),
+                      most_allocated = number_after("allocations:") << 20;
 
 // The next layer's functions, which are the same for all instances and devices. Looked up when these are
 // created: an instance may be gone when the function of another one is called.
@@ -56,9 +68,10 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
     const auto create = PFN_vkCreateInstance(next_instance_address(nullptr, "vkCreateInstance"));
     const VkResult result = create(info, allocator, instance);
     if (result != VK_SUCCESS) return result;
-    for (const char* name : {"vkCreateDevice", "vkEnumeratePhysicalDevices", "vkGetPhysicalDeviceProperties2",
-                             "vkGetPhysicalDeviceFeatures2", "vkGetPhysicalDeviceMemoryProperties2",
-                             "vkEnumerateDeviceExtensionProperties"})
+    for (const char* name :
+         {"vkCreateDevice", "vkEnumeratePhysicalDevices", "vkGetPhysicalDeviceProperties2",
+          "vkGetPhysicalDeviceFeatures2", "vkGetPhysicalDeviceMemoryProperties2",
+          "vkEnumerateDeviceExtensionProperties", "vkGetPhysicalDeviceQueueFamilyProperties"})
         next_functions[name] = next_instance_address(*instance, name);
     return result;
 }
@@ -113,9 +126,9 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
     edited.ppEnabledExtensionNames = of_driver.data();
     const VkResult result = next<PFN_vkCreateDevice>("vkCreateDevice")(physical, &edited, allocator, device);
     if (result != VK_SUCCESS) return result;
-    for (const char* name :
-         {"vkGetBufferMemoryRequirements", "vkGetMemoryHostPointerPropertiesEXT", "vkAllocateMemory",
-          "vkCreateShaderModule", "vkCreateComputePipelines", "vkCmdBindPipeline", "vkQueueSubmit2"})
+    for (const char* name : {"vkGetBufferMemoryRequirements", "vkGetMemoryHostPointerPropertiesEXT",
+                             "vkAllocateMemory", "vkCreateShaderModule", "vkCreateComputePipelines",
+                             "vkCmdBindPipeline", "vkQueueSubmit2", "vkCreatePipelineLayout"})
         next_functions[name] = next_device_address(*device, name);
     return result;
 }
@@ -135,6 +148,13 @@ static VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice physical,
         v && has_word("untrusted"))
         v->driverID = VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS;
     if (has_word("twins")) properties->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+    VkPhysicalDeviceLimits& limits = properties->properties.limits;
+    if (most_shared) limits.maxComputeSharedMemorySize = most_shared;
+    if (most_pushed) limits.maxPushConstantsSize = most_pushed;
+    if (auto* v = find_in_chain<VkPhysicalDeviceVulkan13Properties>(
+            properties, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES);
+        v && most_allocated)
+        v->maxBufferSize = most_allocated;
     const size_t at = std::min(words.find(" subgroups:"), words.find(" ignores:"));
     if (at == std::string::npos) return;
     const bool ignores = words[at + 1] == 'i';
@@ -154,6 +174,13 @@ static VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice physical,
     }
 }
 
+static VKAPI_ATTR void VKAPI_CALL get_queue_families(VkPhysicalDevice physical, uint32_t* count,
+                                                     VkQueueFamilyProperties* families) {
+    const char* name = "vkGetPhysicalDeviceQueueFamilyProperties";
+    next<PFN_vkGetPhysicalDeviceQueueFamilyProperties>(name)(physical, count, families);
+    for (uint32_t i = 0; families && i < *count; i++) families[i].timestampValidBits = 0;
+}
+
 static VKAPI_ATTR void VKAPI_CALL get_features(VkPhysicalDevice physical,
                                                VkPhysicalDeviceFeatures2* features) {
     next<PFN_vkGetPhysicalDeviceFeatures2>("vkGetPhysicalDeviceFeatures2")(physical, features);
@@ -161,6 +188,7 @@ static VKAPI_ATTR void VKAPI_CALL get_features(VkPhysicalDevice physical,
             features, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
         v && has_word("no16bit"))
         v->storageBuffer16BitAccess = VK_FALSE;
+    if (has_word("noint64")) features->features.shaderInt64 = VK_FALSE;
     if (auto* v = find_in_chain<CooperativeMatrixFeatures>(features, CooperativeMatrixFeatures().sType);
         v && has_word("untrusted"))
         v->cooperativeMatrix = VK_TRUE;
@@ -196,10 +224,21 @@ static VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice device, const VkM
                                                       VkDeviceMemory* memory) {
     const bool imports = find_in_chain<VkImportMemoryHostPointerInfoEXT>(
         info->pNext, VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT);
-    if (imports && info->memoryTypeIndex == 0) return VK_ERROR_INVALID_EXTERNAL_HANDLE;
+    if (has_word("import") && imports && info->memoryTypeIndex == 0) return VK_ERROR_INVALID_EXTERNAL_HANDLE;
+    if (most_allocated && info->allocationSize > most_allocated) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     VkMemoryAllocateInfo of_driver = *info;
     of_driver.memoryTypeIndex = 0;
     return next<PFN_vkAllocateMemory>("vkAllocateMemory")(device, &of_driver, allocator, memory);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_pipeline_layout(VkDevice device,
+                                                             const VkPipelineLayoutCreateInfo* info,
+                                                             const VkAllocationCallbacks* allocator,
+                                                             VkPipelineLayout* layout) {
+    for (uint32_t i = 0; i < info->pushConstantRangeCount; i++)
+        if (info->pPushConstantRanges[i].offset + info->pPushConstantRanges[i].size > most_pushed)
+            return VK_ERROR_UNKNOWN;
+    return next<PFN_vkCreatePipelineLayout>("vkCreatePipelineLayout")(device, info, allocator, layout);
 }
 
 static std::map<VkShaderModule, std::string> hashes;  // of the code
@@ -270,14 +309,17 @@ static PFN_vkVoidFunction find_own(const std::string& name) {
         {"vkGetDeviceProcAddr", PFN_vkVoidFunction(get_device_address), true},
         {"vkEnumeratePhysicalDevices", PFN_vkVoidFunction(list_twice), has_word("twins")},
         {"vkGetPhysicalDeviceProperties2", PFN_vkVoidFunction(get_properties), true},
+        {"vkGetPhysicalDeviceQueueFamilyProperties", PFN_vkVoidFunction(get_queue_families),
+         has_word("notimestamps")},
         {"vkGetPhysicalDeviceFeatures2", PFN_vkVoidFunction(get_features),
-         has_word("no16bit") || has_word("untrusted")},
+         has_word("no16bit") || has_word("noint64") || has_word("untrusted")},
         {"vkGetPhysicalDeviceMemoryProperties2", PFN_vkVoidFunction(get_memory_properties),
          has_word("import")},
         {"vkGetBufferMemoryRequirements", PFN_vkVoidFunction(get_buffer_requirements), has_word("import")},
         {"vkGetMemoryHostPointerPropertiesEXT", PFN_vkVoidFunction(get_host_pointer_properties),
          has_word("import")},
-        {"vkAllocateMemory", PFN_vkVoidFunction(allocate_memory), has_word("import")},
+        {"vkAllocateMemory", PFN_vkVoidFunction(allocate_memory), has_word("import") || most_allocated},
+        {"vkCreatePipelineLayout", PFN_vkVoidFunction(create_pipeline_layout), most_pushed != 0},
         {"vkCreateShaderModule", PFN_vkVoidFunction(create_shader_module), true},
         {"vkCreateComputePipelines", PFN_vkVoidFunction(create_pipelines), true},
         {"vkCmdBindPipeline", PFN_vkVoidFunction(bind_pipeline), has_prefix("hangs:")},

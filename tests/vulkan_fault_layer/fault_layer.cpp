@@ -7,6 +7,8 @@
 //                                         that fail, as on a discrete GPU
 //     VULKAN_MEMORY=64+32                 two heaps that only the device sees, and one of the host's
 //     VULKAN_MEMORY=64:16:host            what the host sees is a heap of the host's, of 16 MiB
+//     VULKAN_BUDGET_HALVES=30             from submission 30 on, VULKAN_MEMORY grants half as much of the
+//                                         memory that only the device sees
 //     VULKAN_WATCHDOG=2000                a submission that takes more than 2000 ms loses the device; the log
 //                                         then has the longest, in ms
 // Without VULKAN_FAULT, it only counts. The failing call does not reach the driver. After
@@ -23,6 +25,7 @@
 #include <mutex>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "tests/vulkan_layer.h"
 
@@ -114,6 +117,8 @@ struct LimitedMemory {
     uint64_t device = 0, visible = 0;  // MiB; 0: no limit
     uint64_t used = 0, visible_used = 0;
     bool has_host_heap = false;
+    const bool has_budget = getenv("VULKAN_BUDGET_HALVES");  // for which lavapipe has no extension
+    const std::string budget_extension = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
     uint64_t second = 0, second_used = 0;  // of the second heap that only the device sees
     struct Allocation {
         uint64_t bytes;
@@ -134,10 +139,15 @@ struct LimitedMemory {
         visible = of_host << 20;
         has_host_heap = second || strstr(text, ":host");
     }
+    // Other programs take the half of the memory from a submission on.
+    static uint64_t granted(uint64_t bytes) {
+        const char* call = getenv("VULKAN_BUDGET_HALVES");
+        return call && counts.calls[vkQueueSubmit2_] >= atol(call) ? bytes / 2 : bytes;
+    }
     bool holds(const Allocation& a) const {
-        if (a.is_second) return second_used + a.bytes <= second;
+        if (a.is_second) return second_used + a.bytes <= granted(second);
         if (second && a.is_visible) return true;
-        return used + a.bytes <= device && (!a.is_visible || visible_used + a.bytes <= visible);
+        return used + a.bytes <= granted(device) && (!a.is_visible || visible_used + a.bytes <= visible);
     }
     void add(const Allocation& a, int64_t sign) {
         if (a.is_second) second_used += uint64_t(sign) * a.bytes;
@@ -263,7 +273,14 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
     next.device_address = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
     link->u.pLayerInfo = link->u.pLayerInfo->pNext;
     auto create = PFN_vkCreateDevice(find_next(physical).functions[vkCreateDevice_]);
-    const VkResult result = create(physical, info, allocator, device);
+    std::vector<const char*> of_driver;
+    for (uint32_t i = 0; i < info->enabledExtensionCount; i++)
+        if (!limited.has_budget || info->ppEnabledExtensionNames[i] != limited.budget_extension)
+            of_driver.push_back(info->ppEnabledExtensionNames[i]);
+    VkDeviceCreateInfo edited = *info;
+    edited.enabledExtensionCount = uint32_t(of_driver.size());
+    edited.ppEnabledExtensionNames = of_driver.data();
+    const VkResult result = create(physical, &edited, allocator, device);
     if (result != VK_SUCCESS) return result;
 #define FIND(function) next.functions[function##_] = next.device_address(*device, #function);
     DEVICE_FUNCTIONS(FIND)
@@ -278,6 +295,18 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
     return result;
 }
 
+// The driver's, and the one of budgets, which lavapipe has not.
+static VKAPI_ATTR VkResult VKAPI_CALL list_extensions(VkPhysicalDevice physical, const char* layer,
+                                                      uint32_t* count, VkExtensionProperties* have) {
+    const uint32_t room = *count;
+    using List = Interceptor<vkEnumerateDeviceExtensionProperties_, PFN_vkEnumerateDeviceExtensionProperties>;
+    const VkResult result = List::call(physical, layer, count, have);
+    if (layer || result != VK_SUCCESS || (have && *count == room)) return result;
+    if (have) strcpy(have[*count].extensionName, limited.budget_extension.c_str());
+    ++*count;
+    return result;
+}
+
 static VKAPI_ATTR void VKAPI_CALL get_memory_properties(VkPhysicalDevice physical,
                                                         VkPhysicalDeviceMemoryProperties2* properties) {
     find_next(physical).memory_properties(physical, properties);
@@ -285,12 +314,18 @@ static VKAPI_ATTR void VKAPI_CALL get_memory_properties(VkPhysicalDevice physica
     p.memoryTypeCount = 2;
     p.memoryTypes[1] = p.memoryTypes[0];
     p.memoryTypes[0].propertyFlags = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+    auto* budget = static_cast<VkPhysicalDeviceMemoryBudgetPropertiesEXT*>(properties->pNext);
+    if (budget) budget->heapBudget[0] = limited.granted(limited.device);
+    if (budget) budget->heapUsage[0] = limited.used;
     if (!limited.has_host_heap) return;
+    if (budget) budget->heapBudget[1] = limited.visible;
     p.memoryHeapCount = 2;
     p.memoryHeaps[1] = {limited.visible, 0};
     p.memoryTypes[1].heapIndex = 1;
     p.memoryTypes[1].propertyFlags &= ~VkMemoryPropertyFlags(VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
     if (!limited.second) return;
+    if (budget) budget->heapBudget[2] = limited.granted(limited.second);
+    if (budget) budget->heapUsage[2] = limited.second_used;
     p.memoryHeaps[0].size = limited.device;
     p.memoryHeaps[p.memoryHeapCount++] = {limited.second, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT};
     p.memoryTypes[p.memoryTypeCount++] = {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 2};
@@ -334,6 +369,8 @@ static VKAPI_ATTR void VKAPI_CALL free_memory(VkDevice device, VkDeviceMemory me
 // Where memory is limited; null: the function does not concern it.
 static PFN_vkVoidFunction find_for_memory(const char* name) {
     if (!limited.device) return nullptr;
+    if (limited.has_budget && !strcmp(name, "vkEnumerateDeviceExtensionProperties"))
+        return PFN_vkVoidFunction(list_extensions);
     if (!strcmp(name, "vkGetPhysicalDeviceMemoryProperties2"))
         return PFN_vkVoidFunction(get_memory_properties);
     if (!strcmp(name, "vkGetBufferMemoryRequirements")) return PFN_vkVoidFunction(get_buffer_requirements);
