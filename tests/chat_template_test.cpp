@@ -80,6 +80,18 @@ TEST(Jinja, RefusesByName) {
     EXPECT_EQ(render_jinja("{% if no %}{{ nothing('here') | is_run }}{% set b %}{% endset %}{% endif %}a\n\n",
                            json::object()),
               "a\n");
+    const json many = {{"list", json(1000, 1)}};
+    const std::pair<const char*, const char*> too_much[] = {
+        {"{% set n = namespace(x=1) %}{% for i in list %}{% set n.x = [n.x] %}{% endfor %}", "too deep"},
+        {"{% set n = namespace(x=[1]) %}{% for i in list %}{% set n.x = n.x + n.x %}{% endfor %}",
+         "too long a list"},
+        {"{% set n = namespace(x='a') %}{% for i in list %}{% set n.x = n.x.replace('a', 'aaaaaaaaa') %}{% "
+         "endfor %}",
+         "too long a text"},
+        {"{{ 1.1e999 }}", "'1e999' is not understood"}};
+    for (const auto& [source, expected] : too_much)
+        EXPECT_NE(message_of([&] { render_jinja(source, many); }).find(expected), std::string::npos)
+            << source;
     // nested conditions are read once each, not once for each of those around them
     std::string nested = "'a'";
     for (int i = 0; i < 60; i++) nested = "(" + nested + " if true else no.x)";
@@ -182,11 +194,32 @@ TEST(ChatExamples, Fields) {
     EXPECT_EQ(messages(R"({"messages":[{"content":"q","role":"user"},{"role":"assistant","content":"a"},
                            {"role":"user","content":"unanswered"}]})"),
               question);
-    for (const char* other : {R"({"text":"a"})", R"({"prompt":"a"})", R"({"messages":"a"})",
-                              R"({"instruction":"a","input":"b"})", R"({"messages":[]})"})
+    // ShareGPT's, and prompt and completion as messages
+    const std::string share =
+        R"({"id":"1","conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"a"}]})";
+    EXPECT_EQ(messages(share.c_str()), question);
+    EXPECT_EQ(messages(R"({"prompt":[{"role":"user","content":"q"}],
+                           "completion":[{"role":"assistant","content":"a"}]})"),
+              question);
+    EXPECT_EQ(messages(R"({"system":"s","conversations":[{"role":"user","content":"q"},
+                           {"role":"assistant","content":"a"}]})")[0],
+              said("system", "s"));
+    EXPECT_EQ(messages(R"({"system":"t","conversations":[{"from":"system","value":"s"},
+                           {"from":"human","value":"q"},{"from":"gpt","value":"a"}]})")[0],
+              said("system", "s"));
+    for (const char* other :
+         {R"({"conversations":[{"user":"q","bot":"a"}]})", R"({"question":"q","answer":"a"})",
+          R"({"text":"a"})", R"({"prompt":"a"})", R"({"messages":"a"})", R"({"instruction":"a","input":"b"})",
+          R"({"messages":[]})"})
         EXPECT_FALSE(is_chat_example(parse_json_object(other, "x"))) << other;
     EXPECT_NE(error_of(R"({"messages":[{"role":"tool","content":"q"}]})").find("the role 'tool' is none of"),
               std::string::npos);
+    EXPECT_NE(
+        error_of(R"({"conversations":[{"from":"bing","value":"q"}]})").find("the role 'bing' is none of"),
+        std::string::npos);
+    EXPECT_NE(
+        error_of(R"({"conversations":[{"from":"human","text":"q"}]})").find("{\"from\": TEXT, \"value\""),
+        std::string::npos);
     EXPECT_NE(error_of(R"({"messages":[{"role":"user","content":"q"}]})").find("has no answer"),
               std::string::npos);
     EXPECT_NE(error_of(R"({"messages":[{"role":"user","content":null}]})").find("message 1 is not"),

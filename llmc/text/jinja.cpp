@@ -306,9 +306,12 @@ struct Expression {
     }
     json number(const std::string& digits) {
         if (digits.size() > 9 || digits.find_first_not_of("0123456789") != digits.npos) refuse(digits);
-        if (at + 1 < text.size() && text[at] == '.' && isdigit(uint8_t(text[at + 1])))
-            return at++, std::stod(digits + "." + name());
-        return std::stoi(digits);
+        const bool has_fraction = at + 1 < text.size() && text[at] == '.' && isdigit(uint8_t(text[at + 1]));
+        if (!has_fraction) return std::stoi(digits);
+        at++;
+        const std::string fraction = name();
+        if (fraction.find_first_not_of("0123456789") != fraction.npos) refuse(fraction);
+        return std::stod(digits + "." + fraction);
     }
     json call(const std::string& function) {
         const JinjaArguments given = arguments();
@@ -442,6 +445,8 @@ struct JinjaProgram {
         if (equals == rest.npos || name.find_first_of(" ,") != name.npos)
             fail("'set%s' is not understood", printable(rest).c_str());
         const json value = Expression{std::string_view(rest).substr(equals + 1), variables}.evaluate();
+        if (jinja_depth(value) > max_json_depth)
+            fail("'set%s' makes lists too deep", printable(rest).c_str());
         if (dot > equals) {
             variables[name] = value;
         } else {  // a member of a namespace

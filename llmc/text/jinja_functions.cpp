@@ -47,6 +47,13 @@ bool jinja_equal(const json& a, const json& b) {
     return a.is_discarded() || b.is_discarded() ? a.is_discarded() && b.is_discarded() : a == b;
 }
 
+int jinja_depth(const json& value) {
+    int depth = 0;
+    if (value.is_structured())
+        for (const json& item : value) depth = std::max(depth, 1 + jinja_depth(item));
+    return depth;
+}
+
 const json& jinja_member(const json& object, const std::string& name) {
     const auto found = object.is_object() ? object.find(name) : object.end();
     return found == object.end() ? jinja_undefined : *found;
@@ -65,7 +72,10 @@ static json split_at(const std::string& text, const std::string& separator) {
 
 static std::string replaced(const std::string& text, const std::string& old, const std::string& by) {
     std::string all;
-    for (const json& part : split_at(text, old)) all += part.get<std::string>() + by;
+    for (const json& part : split_at(text, old)) {
+        all += part.get<std::string>() + by;
+        if (all.size() > max_json_bytes) fail("it makes too long a text");
+    }
     return all.substr(0, all.size() - by.size());
 }
 
@@ -122,6 +132,7 @@ static JinjaResult of_list(const std::string& filter, const json& value, const J
     std::string all;
     for (const json& item : value) {
         if (filter == "join") {
+            if (all.size() > max_json_bytes) fail("it makes too long a text");
             all += (&item == &value[0] ? "" : arguments.text(0)) + jinja_text(item);
         } else if (filter == "selectattr" || filter == "rejectattr") {
             const json& member = jinja_member(item, arguments.text(0));
@@ -173,6 +184,7 @@ json jinja_sum(const json& a, const json& b) {
     if (a.is_discarded() || b.is_discarded()) fail("a sum has something that is undefined");
     if (a.is_array() && b.is_array()) {
         json all = a;
+        if (a.size() + b.size() > 1000000) fail("it makes too long a list");
         all.insert(all.end(), b.begin(), b.end());
         return all;
     }

@@ -13,6 +13,7 @@ bool jinja_true(const nlohmann::json& value);
 bool jinja_equal(const nlohmann::json& a, const nlohmann::json& b);
 // As {{ value }} writes it. Error if it is a list.
 std::string jinja_text(const nlohmann::json& value);
+int jinja_depth(const nlohmann::json& value);  // of lists in lists
 // Undefined if there is none.
 const nlohmann::json& jinja_member(const nlohmann::json& object, const std::string& name);
 
