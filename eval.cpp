@@ -80,8 +80,9 @@ struct TextSequences {
     size_t at = 0;  // first token of the next sequence
     uint64_t skipped_lines = 0;
     std::optional<ExamplePacker> packer = {};  // of questions and answers
-    std::vector<bool> counts = {};             // of their tokens: whether it is an answer's
-    bool has_ended = false;                    // likewise
+    uint64_t unanswered = 0;
+    std::vector<bool> counts = {};  // of their tokens: whether it is an answer's
+    bool has_ended = false;         // likewise
 
     void ignore(std::span<int> targets, size_t first) const {
         for (size_t i = 0; packer && i < targets.size(); i++)
@@ -118,6 +119,7 @@ struct TextSequences {
             if (has_ended) return packer->finish();
             const EncodedBlock encoded = encode_block(block, reader->options, *tokenizer);
             skipped_lines += encoded.skipped_lines;
+            unanswered += encoded.unanswered;
             for (const EncodedExample& example : encoded.examples) {
                 packer->add(example);
                 packer->end_sequence();
@@ -235,6 +237,12 @@ static std::vector<TokenShard> open_shards(const EvalOptions& options, TrainedMo
     } else {
         warn_of_bytes(shards, model.config.vocab_size);
     }
+    for (const TokenShard& shard : shards) {
+        if (!shard.cuts_examples(options.sequence)) continue;
+        warn("-t %d cuts examples of %s, which are packed into sequences of %d tokens", options.sequence,
+             shard.path.c_str(), shard.packed);
+        break;
+    }
     return shards;
 }
 
@@ -258,10 +266,15 @@ static TextSequences open_texts(const EvalOptions& options, TrainedModel& model)
 }
 
 // The tokens of a sequence if -t does not say it: for questions and answers alone, enough for the longest of
-// the first ones.
+// the first ones, or as many as do not cut those of shards.
 static int usual_sequence(const EvalOptions& options, TrainedModel& model) {
     PreparationOptions text = {options.of_text};
     text.files = options.text;
+    int packed = 1;
+    if (!options.data.empty())
+        for (const TokenShard& shard : open_token_shards(options.data))
+            packed = std::max(packed, shard.packed);
+    if (packed > 1 && packed <= model.positions()) return model.positions() / packed * packed;
     if (options.text.empty() || !options.data.empty() || !options.hellaswag.empty() || !model.tokenizer)
         return model.positions();
     find_text(text);
@@ -300,6 +313,7 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
     }
     if (texts && texts->skipped_lines)
         print_line(stderr, "note: bad lines left out: %llu", (unsigned long long)texts->skipped_lines);
+    if (texts && texts->packer) note_examples(texts->packer->cut, texts->unanswered, options.sequence);
     if (examples.empty()) return;
     print_hellaswag(*score_hellaswag(*g, examples, nullptr, [] { return true; }));
 }

@@ -226,18 +226,38 @@ static void converse(Generator<Real>& generator) {
     read_lines_typed([&](const std::string& line) { generator.continue_prompt(line, ""); });
 }
 
+// The prompt of a conversation. Of one without room for an answer, the oldest turns are left out of messages.
+// Of a single question that is too long, the generator keeps the end.
+static std::string fitting_prompt(nlohmann::json& messages, const ChatTemplate& chat, Tokenizer& tokenizer,
+                                  int most_tokens) {
+    static bool is_noted = false;
+    for (;;) {
+        const std::string prompt = chat.prompt(messages);
+        if (int(prompt_tokens(tokenizer, prompt).size()) <= most_tokens) return prompt;
+        const int first = messages[0]["role"] == "system";
+        if (int(messages.size()) <= first + 2) return prompt;
+        messages.erase(messages.begin() + first, messages.begin() + first + 2);  // with its answer
+        if (!std::exchange(is_noted, true))
+            fprintf(stderr,
+                    "generate: note: the conversation outgrows the model's context: its oldest questions are "
+                    "left out\n");
+    }
+}
+
 // Answers each question that is typed, which follows the ones before it.
 template <class Real>
 static void answer_questions(Generator<Real>& generator, const GenerateOptions& options,
-                             const Tokenizer& tokenizer) {
+                             Tokenizer& tokenizer) {
     const ChatTemplate chat(tokenizer);
+    const int room = std::clamp(options.tokens, 0, generator.context / 2);
     nlohmann::json messages = nlohmann::json::array();
     const auto say = [&](const char* role, const std::string& text) {
         messages.push_back({{"role", role}, {"content", text}});
     };
     const auto ask = [&](const std::string& question) {
         say("user", question);
-        say("assistant", trimmed(generator.continue_prompt(chat.prompt(messages), "")));
+        const std::string prompt = fitting_prompt(messages, chat, tokenizer, generator.context - room);
+        say("assistant", trimmed(generator.continue_prompt(prompt, "")));
     };
     if (!options.system.empty()) say("system", options.system);
     if (!options.chat) return ask(options.question);

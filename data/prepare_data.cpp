@@ -43,7 +43,8 @@ static void prepare_hellaswag(const Options& options) {
     }
     if (examples.empty()) fail("%s has no examples", options.hellaswag.c_str());
     write_hellaswag(options.out, examples);
-    print_line(summary_of(options.out), "%s: %zu examples", options.out.c_str(), examples.size());
+    print_line(summary_of(options.out), "%s: %s", options.out.c_str(),
+               counted(examples.size(), "example").c_str());
 }
 
 static void make_tokenizer(const Options& options) {

@@ -274,6 +274,144 @@ TEST_F(ChatRun, LongExamplesKeepTheirAnswers) {
     EXPECT_FALSE(contains(trained.out, "nan") || contains(trained.out, "loss 0.000000")) << trained.out;
 }
 
+// An answer whose question follows it is left out, and counted.
+TEST_F(ChatRun, UnansweredQuestionsAreCounted) {
+    std::string text = R"({"conversations": [{"from": "human", "value": "1?"}, {"from": "gpt", "value": "2"},
+                           {"from": "human", "value": "3?"}]})";
+    std::erase(text, '\n');
+    const auto prepared = [&](int unanswered) {
+        std::string all;
+        for (int i = 0; i < 30; i++) all += line(i) + "\n";
+        for (int i = 0; i < unanswered; i++) all += text + "\n";
+        write_whole_file(chat, {all});
+        return run_program({bin("prepare_data"), "--out", folder.path, "--name", "q", chat}).err;
+    };
+    EXPECT_FALSE(contains(prepared(0), "no answer follows"));
+    EXPECT_TRUE(contains(prepared(1), "no answer follows the last question of 1 example, which"))
+        << prepared(1);
+    EXPECT_TRUE(contains(prepared(2), "no answer follows the last question of 2 examples, which"));
+}
+
+struct ChatShards : ChatRun {
+    void SetUp() override {
+        ChatRun::SetUp();
+        ASSERT_EQ(prepare({}).status, 0);
+    }
+    ProgramResult prepare(const Words& options) const {
+        Words words = {bin("prepare_data"), "--out", folder.path, "--name", "q", "-t", "96",
+                       "--val-fraction",    "0.1",   chat};
+        words.insert(words.end(), options.begin(), options.end());
+        return run_program(words);
+    }
+    ProgramResult train_on_shards(const std::string& T) const {
+        return run_program({bin("train_gpt2"), "-i", folder / "q_train.bin", "-j", folder / "q_val.bin", "-o",
+                            run, "-t", T, "-b", "2", "-x", "2", "--device", "cpu", "-e",
+                            "custom:layers=1,heads=2,channels=32"});
+    }
+    ProgramResult evaluate(const Words& options) const {
+        Words words = {bin("eval"), "-e", run, "--device", "cpu"};
+        words.insert(words.end(), options.begin(), options.end());
+        return run_program(words);
+    }
+};
+
+// Sequences of another length would cut examples that were packed for this one.
+TEST_F(ChatShards, SequencesAreThoseOfTheExamples) {
+    const ProgramResult cut = train_on_shards("64");
+    EXPECT_EQ(cut.status, 1);
+    EXPECT_TRUE(contains(cut.err, "-t 64 cuts the examples of") && contains(cut.err, "use -t 96")) << cut.err;
+    for (const std::string T : {"96", "192"}) {
+        const ProgramResult trained = train_on_shards(T);
+        EXPECT_EQ(trained.status, 0) << trained.err;
+        EXPECT_FALSE(contains(trained.err, "cuts")) << trained.err;
+    }
+    const ProgramResult usual = evaluate({"-i", folder / "q_val.bin"}),
+                        given = evaluate({"-i", folder / "q_val.bin", "-t", "96"}),
+                        shorter = evaluate({"-i", folder / "q_val.bin", "-t", "50"});
+    EXPECT_EQ(usual.status, 0) << usual.err;
+    EXPECT_FALSE(contains(usual.err + given.err, "cuts"));
+    EXPECT_EQ(shorter.status, 0);
+    EXPECT_TRUE(contains(shorter.err, "-t 50 cuts examples of")) << shorter.err;
+    EXPECT_TRUE(
+        contains(evaluate({"--text", chat, "-t", "20"}).err, "300 examples have more than 20 tokens"));
+    // a mask of an earlier version does not say it
+    const std::string mask = folder / "q_train.mask";
+    std::string bytes = read_whole_file(mask);
+    EXPECT_EQ(bytes[12], 96);
+    bytes[12] = 0;
+    write_whole_file(mask, {bytes});
+    const ProgramResult unknown = train_on_shards("192");
+    EXPECT_EQ(unknown.status, 0) << unknown.err;
+    EXPECT_TRUE(contains(unknown.err, "does not say into which sequences")) << unknown.err;
+}
+
+TEST_F(ChatShards, AMaskThatIsMissingIsNamed) {
+    for (const std::string part : {"q_train", "q_val"}) {
+        const std::string mask = folder / (part + ".mask"), bytes = read_whole_file(mask);
+        remove_file(mask);
+        const ProgramResult result = train_on_shards("96");
+        EXPECT_EQ(result.status, 1);
+        EXPECT_TRUE(contains(result.err, part + ".mask is missing")) << result.err;
+        write_whole_file(mask, {bytes});
+    }
+    EXPECT_EQ(train_on_shards("96").status, 0);
+}
+
+TEST_F(ChatShards, OptionsOfOtherTextsAreRefused) {
+    const std::string plain = folder / "plain.txt", weighted = chat + ":0.5";
+    std::string text;
+    for (int i = 0; i < 2000; i++) text += "Number " + std::to_string(i) + " is next.\n\n";
+    write_whole_file(plain, {text});
+    const auto error = [&](Words words) {
+        words.insert(words.begin(), {bin("prepare_data"), "--out", folder.path, "--name", "other"});
+        return run_program(words).err;
+    };
+    EXPECT_TRUE(contains(error({"--shard-tokens", "1000", chat}), "--shard-tokens is for plain text"));
+    EXPECT_TRUE(contains(error({"-t", "64", plain}), "-t 64 is for questions and answers"));
+    EXPECT_TRUE(contains(error({"--field", "prompt", "--as-text", chat}), "leave one out"));
+    EXPECT_TRUE(contains(error({"--loss-on-questions", plain}), "--loss-on-questions is for JSONL"));
+    EXPECT_FALSE(file_exists(folder / "other_train.bin"));
+    EXPECT_EQ(error({"-t", "64", chat}), "");
+    for (const Words& texts : {Words{plain, chat}, Words{chat, plain}}) {
+        const ProgramResult mixed = run_program(
+            {bin("train_gpt2"), "--text", texts[0], "--text", texts[1], "-o", run, "--device", "cpu"});
+        EXPECT_EQ(mixed.status, 1);
+        EXPECT_TRUE(contains(mixed.err, "give each weights, as in " + texts[1] + ":0.5")) << mixed.err;
+    }
+    // a mixture may have them
+    const ProgramResult both = train("2", {"--text", plain + ":0.5", "--loss-on-questions"});
+    EXPECT_TRUE(contains(both.err, "give each a weight")) << both.err;
+    EXPECT_EQ(run_program({bin("train_gpt2"), "--text", plain + ":0.5", "--text", weighted, "-o", run, "-x",
+                           "1", "-e", "custom:layers=1,heads=2,channels=32", "--device", "cpu",
+                           "--loss-on-questions", "-t", "128"})
+                  .status,
+              0);
+    for (const Words& options : {Words{"--text", weighted}, Words{"-i", folder / "q_val.bin:0.5"}})
+        EXPECT_TRUE(contains(evaluate(options).err, "weights are for the -i and --text of train_gpt2"))
+            << evaluate(options).err;
+}
+
+// The sample at the end is an answer, and of a conversation the last turns stay.
+TEST_F(ChatRun, AnswersAtTheEndAndInLongConversations) {
+    const ProgramResult trained = train("100", {});
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    const size_t sample =
+        trained.out.find("a question of the validation set, and the model's [answer]:\n---\n");
+    ASSERT_NE(sample, std::string::npos) << trained.out;
+    EXPECT_TRUE(contains(trained.out.substr(sample), "\n\n### Answer\n[")) << trained.out;
+    std::string questions;
+    for (int i = 0; i < 30; i++) questions += "Say odd " + std::to_string(i % 10) + ".\n";
+    const ProgramResult talk = run_with_input({bin("generate"), "-e", run, "--device", "cpu", "--temperature",
+                                               "0", "--chat", "--system", "Brief.", "-n", "16"},
+                                              questions);
+    EXPECT_EQ(talk.status, 0) << talk.err;
+    const std::string note = "its oldest questions are left out";
+    ASSERT_TRUE(contains(talk.err, note)) << talk.err;
+    EXPECT_FALSE(contains(talk.err.substr(talk.err.find(note) + 1), note)) << talk.err;
+    EXPECT_FALSE(contains(talk.err, "the prompt has")) << talk.err;
+    EXPECT_EQ(count_lines(talk.out), 30);
+}
+
 TEST_F(ChatRun, BadLinesAreNamed) {
     const auto error = [&](const std::string& bad, const Words& options) {
         std::string text = line(0) + "\n";

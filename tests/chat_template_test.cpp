@@ -16,18 +16,39 @@ using nlohmann::json;
 
 static json said(const char* role, const char* text) { return {{"role", role}, {"content", text}}; }
 
+// Null: an error.
+static json rendered(const std::string& source, const json& variables) {
+    try {
+        return render_jinja(source, variables);
+    } catch (const Error&) {
+        return json();
+    }
+}
+
 TEST(Jinja, MatchesJinja) {
     const json reference = read_json_object(SOURCE_DIR "/tests/reference/chat_templates.json");
     for (const json& c : reference["cases"]) {
         const std::string source = reference["templates"][c["name"].get<std::string>()];
-        EXPECT_EQ(render_jinja(source, {{"messages", c["messages"]},
-                                        {"add_generation_prompt", c["asks"]},
-                                        {"bos_token", "<s>"},
-                                        {"eos_token", "</s>"}}),
-                  c["text"].get<std::string>())
+        EXPECT_EQ(rendered(source, {{"messages", c["messages"]},
+                                    {"add_generation_prompt", c["asks"]},
+                                    {"bos_token", "<s>"},
+                                    {"eos_token", "</s>"}}),
+                  c["text"])
             << c["name"];
     }
-    EXPECT_EQ(reference["cases"].size(), 70u);
+    EXPECT_EQ(reference["cases"].size(), 140u);
+}
+
+// Expressions alone, of which branches that are not taken have errors.
+TEST(Jinja, EvaluatesWhatIsNeeded) {
+    const json reference = read_json_object(SOURCE_DIR "/tests/reference/chat_templates.json");
+    const json messages = reference["cases"][2]["messages"];
+    ASSERT_EQ(messages.size(), 2u);
+    for (const json& e : reference["expressions"]) {
+        const std::string source = e["source"];
+        EXPECT_EQ(rendered("{{ " + source + " }}", {{"messages", messages}}), e["text"]) << source;
+    }
+    EXPECT_GT(reference["expressions"].size(), 90u);
 }
 
 TEST(Jinja, RefusesByName) {
@@ -36,14 +57,17 @@ TEST(Jinja, RefusesByName) {
         {"{% if true %}a", "'endif' is missing"},
         {"{% for m in messages %}", "'endfor' is missing"},
         {"{% for c in 'ab' %}{% endfor %}", "it is no list"},
-        {"{% for m in messages if m %}{% endfor %}", "'for m in messages if m' is not understood"},
+        {"{% for k, v in messages %}{% endfor %}", "'for k, v in messages' is not understood"},
+        {"{% set messages.x = 1 %}", "it is no namespace"},
+        {"{{ 2 * 2 }}", "'*' is not understood"},
+        {"{{ messages }}", "a list as text is not understood"},
         {"{{ 'a'", "'{{ 'a'' does not end"},
         {"{{ messages | tojson }}", "'tojson' is not understood"},
         {"{{ strftime_now('%d') }}", "'strftime_now(' is not understood"},
         {"{{ raise_exception('Only user') }}", "it says: Only user"},
         {"{{ 1 $ 2 }}", "'$ 2' is not understood"},
         {"{{ 2147483648 % -1 }}", "'2147483648' is not understood"},
-        {"{{ messages['x'][0] }}", "messages['x'][0]"}};
+        {"{{ messages['x'][0] }}", "messages['x']"}};
     for (const auto& [source, expected] : cases)
         EXPECT_NE(message_of([&] {
                       render_jinja(source, {{"messages", json::array({1})}});
@@ -53,8 +77,25 @@ TEST(Jinja, RefusesByName) {
     const std::string deep(100000, '(');
     EXPECT_EQ(message_of([&] { render_jinja("{{ " + deep + " }}", json::object()); }),
               "an expression is too deep");
-    EXPECT_EQ(render_jinja("{% if no %}{{ nothing('here') | is_run }}{% endif %}a\n\n", json::object()),
+    EXPECT_EQ(render_jinja("{% if no %}{{ nothing('here') | is_run }}{% set b %}{% endset %}{% endif %}a\n\n",
+                           json::object()),
               "a\n");
+    const json many = {{"list", json(1000, 1)}};
+    const std::pair<const char*, const char*> too_much[] = {
+        {"{% set n = namespace(x=1) %}{% for i in list %}{% set n.x = [n.x] %}{% endfor %}", "too deep"},
+        {"{% set n = namespace(x=[1]) %}{% for i in list %}{% set n.x = n.x + n.x %}{% endfor %}",
+         "too long a list"},
+        {"{% set n = namespace(x='a') %}{% for i in list %}{% set n.x = n.x.replace('a', 'aaaaaaaaa') %}{% "
+         "endfor %}",
+         "too long a text"},
+        {"{{ 1.1e999 }}", "'1e999' is not understood"}};
+    for (const auto& [source, expected] : too_much)
+        EXPECT_NE(message_of([&] { render_jinja(source, many); }).find(expected), std::string::npos)
+            << source;
+    // nested conditions are read once each, not once for each of those around them
+    std::string nested = "'a'";
+    for (int i = 0; i < 60; i++) nested = "(" + nested + " if true else no.x)";
+    EXPECT_EQ(render_jinja("{{ " + nested + " }}", json::object()), "a");
 }
 
 static Tokenizer bytes_with(const std::string& jinja) {
@@ -67,6 +108,24 @@ static std::string template_of(const std::string& text) {
     TemporaryFolder folder;
     write_whole_file(folder / "template", {text});
     return read_chat_template(folder / "template");
+}
+
+TEST(Jinja, Loops) {
+    const json list = {{"list", {1, 2, 3, 4}}};
+    EXPECT_EQ(render_jinja(
+                  "{% for x in list if x % 2 == 0 %}{{ loop.index }}{{ x }} {% else %}no{% endfor %}", list),
+              "12 24 ");
+    EXPECT_EQ(render_jinja("{% for x in none_of_them %}{{ x }}{% else %}no{% endfor %}", list), "no");
+    EXPECT_EQ(render_jinja("{% if no %}{% for x in list %}{% else %}no{% endfor %}{% endif %}", list), "");
+    EXPECT_EQ(
+        render_jinja("{% set ns = namespace(n=0) %}{% for x in list %}{% for y in list %}"
+                     "{% set ns.n = ns.n + y %}{% set m = 1 %}{% endfor %}{% endfor %}{{ ns.n }}{{ m }}",
+                     list),
+        "40");
+    EXPECT_EQ(render_jinja("{% for x in (list if list else no.x) %}{{ x }}{{ loop.previtem if not loop.first "
+                           "else '-' }}{% endfor %}",
+                           list),
+              "1-213243");
 }
 
 // As with lstrip_blocks, which begins at a line's start and not at a tag.
@@ -135,11 +194,32 @@ TEST(ChatExamples, Fields) {
     EXPECT_EQ(messages(R"({"messages":[{"content":"q","role":"user"},{"role":"assistant","content":"a"},
                            {"role":"user","content":"unanswered"}]})"),
               question);
-    for (const char* other : {R"({"text":"a"})", R"({"prompt":"a"})", R"({"messages":"a"})",
-                              R"({"instruction":"a","input":"b"})", R"({"messages":[]})"})
+    // ShareGPT's, and prompt and completion as messages
+    const std::string share =
+        R"({"id":"1","conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"a"}]})";
+    EXPECT_EQ(messages(share.c_str()), question);
+    EXPECT_EQ(messages(R"({"prompt":[{"role":"user","content":"q"}],
+                           "completion":[{"role":"assistant","content":"a"}]})"),
+              question);
+    EXPECT_EQ(messages(R"({"system":"s","conversations":[{"role":"user","content":"q"},
+                           {"role":"assistant","content":"a"}]})")[0],
+              said("system", "s"));
+    EXPECT_EQ(messages(R"({"system":"t","conversations":[{"from":"system","value":"s"},
+                           {"from":"human","value":"q"},{"from":"gpt","value":"a"}]})")[0],
+              said("system", "s"));
+    for (const char* other :
+         {R"({"conversations":[{"user":"q","bot":"a"}]})", R"({"question":"q","answer":"a"})",
+          R"({"text":"a"})", R"({"prompt":"a"})", R"({"messages":"a"})", R"({"instruction":"a","input":"b"})",
+          R"({"messages":[]})"})
         EXPECT_FALSE(is_chat_example(parse_json_object(other, "x"))) << other;
     EXPECT_NE(error_of(R"({"messages":[{"role":"tool","content":"q"}]})").find("the role 'tool' is none of"),
               std::string::npos);
+    EXPECT_NE(
+        error_of(R"({"conversations":[{"from":"bing","value":"q"}]})").find("the role 'bing' is none of"),
+        std::string::npos);
+    EXPECT_NE(
+        error_of(R"({"conversations":[{"from":"human","text":"q"}]})").find("{\"from\": TEXT, \"value\""),
+        std::string::npos);
     EXPECT_NE(error_of(R"({"messages":[{"role":"user","content":"q"}]})").find("has no answer"),
               std::string::npos);
     EXPECT_NE(error_of(R"({"messages":[{"role":"user","content":null}]})").find("message 1 is not"),

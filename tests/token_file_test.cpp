@@ -214,6 +214,16 @@ TEST(TokenFile, Masks) {
     EXPECT_EQ(checksums.size(), 3u);
     EXPECT_TRUE(is_mask(mask) && !is_mask(shard));
     const std::string whole = read_whole_file(mask);
+    std::string packed = whole;  // the header says into which sequences
+    packed[12] = 24;
+    write_whole_file(mask, {packed});
+    EXPECT_FALSE(open_token_shard(shard).cuts_examples(24) || open_token_shard(shard).cuts_examples(48));
+    EXPECT_TRUE(open_token_shard(shard).cuts_examples(12) && open_token_shard(shard).cuts_examples(32));
+    packed[15] = char(0x80);
+    write_whole_file(mask, {packed});
+    EXPECT_NE(message_of([&] { open_token_shard(shard); }).find("is not the mask"), std::string::npos);
+    write_whole_file(mask, {whole});
+    EXPECT_FALSE(open_token_shard(shard).cuts_examples(32));  // unknown
     for (const std::string& wrong : {whole.substr(0, whole.size() - 1), whole + "x", plain, std::string()}) {
         write_whole_file(mask, {wrong});
         EXPECT_EQ(message_of([&] { open_token_shard(shard); }),

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,11 @@ inline std::vector<std::string> lines_of(std::string_view text) {
         lines.emplace_back(text.substr(start, end - start));
     }
     return lines;
+}
+
+// "1 example", "2 examples".
+inline std::string counted(uint64_t count, const std::string& noun) {
+    return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
 inline std::string joined(const std::vector<std::string>& texts, const std::string& between) {

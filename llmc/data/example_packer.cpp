@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "llmc/base/checksum.h"
+#include "llmc/base/lines.h"
+#include "llmc/base/output.h"
 
 void ExamplePacker::put_ends(uint64_t count) {
     const std::vector<uint16_t> ends(count, end_of_text);
@@ -35,6 +37,16 @@ void ExamplePacker::finish() {
     if (tokens == 0) return;
     end_sequence();
     put_ends(1);
+}
+
+void note_examples(uint64_t cut, uint64_t unanswered, int T) {
+    if (unanswered > 0)
+        print_line(stderr, "note: no answer follows the last question of %s, which is left out",
+                   counted(unanswered, "example").c_str());
+    if (cut > 0)
+        print_line(stderr, "note: %s more than %d tokens, and %s cut: use longer sequences (-t)",
+                   (counted(cut, "example") + (cut == 1 ? " has" : " have")).c_str(), T,
+                   cut == 1 ? "is" : "are");
 }
 
 bool ExampleDraw::validates(const EncodedExample& example) {

@@ -30,6 +30,9 @@ struct ExamplePacker {
     void put_ends(uint64_t count);
 };
 
+// Prints how many examples are cut to sequences of T tokens, and how many end without an answer.
+void note_examples(uint64_t cut, uint64_t unanswered, int T);
+
 // One of about 1 / fraction different questions, at random but evenly over the text, is for validation, and
 // so is an example that repeats its question.
 struct ExampleDraw {

@@ -18,6 +18,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/os.h"
 #include "llmc/base/output.h"
 #include "llmc/base/utf8.h"
@@ -63,6 +64,7 @@ struct StagedShards {
         const TokenShard opened = open_token_shard(shard.file.path);
         shards.back().checksum = opened.checksum;
         shards.back().mask = opened.mask;
+        shards.back().packed = opened.packed;
     }
     void rename_all() {
         for (; renamed < shards.size(); renamed++) {
@@ -79,6 +81,7 @@ struct ShardWriter {
     StagedShards& staged;
     std::string prefix;
     uint64_t limit;
+    int packed = 0;  // of questions and answers
     uint64_t total = 0;
     size_t written = 0;
     std::unique_ptr<TokenShardWriter> shard = nullptr;
@@ -94,6 +97,7 @@ struct ShardWriter {
         while (!tokens.empty()) {
             if (shard && shard->tokens == limit) finish_shard(numbered());
             if (!shard) shard = std::make_unique<TokenShardWriter>(numbered() + std::string(staged_suffix));
+            shard->packed = packed;
             const size_t some = std::min(tokens.size(), size_t(limit - shard->tokens));
             const auto end = targets.begin() + long(targets.empty() ? 0 : some);
             shard->add(tokens.data(), some, {targets.begin(), end});
@@ -118,7 +122,7 @@ struct Preparation {
     std::optional<ExamplePacker> val_examples = {}, train_examples = {};  // of questions and answers
     ExampleDraw example_draw = {};
     int last_token = -1;
-    uint64_t bytes = 0, skipped_lines = 0, unused_marks = 0;
+    uint64_t bytes = 0, skipped_lines = 0, unused_marks = 0, unanswered = 0;
     std::string first_skipped = "";
     int first_mark = -1;
 
@@ -143,6 +147,7 @@ struct Preparation {
         if (block.begins_document && last_token != end) add_tokens({&end, 1});
         add_tokens(block.tokens);
         bytes += block.text_bytes;
+        unanswered += block.unanswered;
         if (skipped_lines == 0) first_skipped = block.first_skipped;
         skipped_lines += block.skipped_lines;
         if (unused_marks == 0) first_mark = block.first_mark;
@@ -386,8 +391,19 @@ static void refuse_jsonl(const std::string& file, const std::string& first) {
             file.c_str(), first.c_str(), file.c_str());
     fail(
         "%s: name the field of the JSON objects that holds the text, as in --field text; questions and "
-        "answers have messages, prompt and completion, or instruction and output",
-        file.c_str());
+        "answers have %s",
+        file.c_str(), chat_fields);
+}
+
+// Error if a file is no questions and answers, as the first one is.
+static void refuse_mixed(const PreparationOptions& options, const std::vector<std::string>& files) {
+    for (const std::string& file : files)
+        if (options.is_chat && !options.skip_bad_lines && !has_examples(file))
+            fail(
+                "%s has questions and answers, and %s is another text: give each weights, as in %s:0.5, by "
+                "which "
+                "train_gpt2 mixes texts of any kinds, or prepare them one by one",
+                files[0].c_str(), file.c_str(), file.c_str());
 }
 
 void find_text(PreparationOptions& options) {
@@ -411,6 +427,7 @@ void find_text(PreparationOptions& options) {
     found.of_folders = {found.files.begin(), found.files.end()};
     for (const std::string& path : paths) found.of_folders.erase(path);
     find_examples(options, found.files);
+    refuse_mixed(options, found.files);
     if (!options.is_jsonl() && !options.as_text)
         for (const std::string& file : found.files) refuse_jsonl(file, found.files[0]);
     if (options.skip_bad_lines && !options.is_jsonl())
@@ -475,6 +492,7 @@ static DrawOptions draw_options(const PreparationOptions& options, const TextRea
 static void pack_examples(Preparation& work, const PreparationOptions& options) {
     const auto packer = [&](ShardWriter& writer) {
         writer.limit = max_shard_tokens;
+        writer.packed = options.pack_tokens;
         return ExamplePacker{uint64_t(options.pack_tokens), uint16_t(work.end_of_text),
                              [&](std::span<const uint16_t> tokens, const std::vector<bool>& targets) {
                                  writer.add(tokens, targets);
@@ -489,15 +507,12 @@ static void finish_examples(Preparation& work) {
     for (ExamplePacker* packer : {&*work.val_examples, &*work.train_examples}) packer->finish();
     const ExamplePacker &val = *work.val_examples, &train = *work.train_examples;
     if (train.examples == 0 || (work.example_draw.fraction > 0 && val.examples == 0))
-        fail("the text has %llu questions, too few for training and validation: give more",
-             (unsigned long long)(val.examples + train.examples));
-    print_line(stdout, "%llu examples for training, %llu for validation, in sequences of %llu tokens",
-               (unsigned long long)train.examples, (unsigned long long)val.examples,
+        fail("the text has %s, too few for training and validation: give more",
+             counted(val.examples + train.examples, "question").c_str());
+    print_line(stdout, "%s for training, %llu for validation, in sequences of %llu tokens",
+               counted(train.examples, "example").c_str(), (unsigned long long)val.examples,
                (unsigned long long)train.T);
-    if (const uint64_t cut = val.cut + train.cut)
-        print_line(stdout,
-                   "note: %llu examples have more than %llu tokens, and are cut: use longer sequences (-t)",
-                   (unsigned long long)cut, (unsigned long long)train.T);
+    note_examples(val.cut + train.cut, work.unanswered, int(train.T));
 }
 
 void show_example(const PreparationOptions& options) {
@@ -524,6 +539,13 @@ void show_example(const PreparationOptions& options) {
 void prepare_tokens(PreparationOptions options) {
     check_options(options);
     if (options.found.files.empty()) find_text(options);
+    if (!options.is_chat && options.pack_tokens != TextOptions().pack_tokens)
+        fail("-t %d is for questions and answers, and %s is none: -t of train_gpt2 says it for plain text",
+             options.pack_tokens, options.found.files[0].c_str());
+    if (options.is_chat && options.shard_tokens != PreparationOptions().shard_tokens)
+        fail(
+            "--shard-tokens is for plain text: questions and answers are one shard for training and one for "
+            "validation");
     note_left_out(options.found);
     const std::vector<std::string>& files = options.found.files;
     TextReader reader(files, options);

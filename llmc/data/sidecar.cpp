@@ -27,8 +27,10 @@ void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
     const std::string path = prefix + ".json";
     json members = file_exists(path) ? read_json_object(path) : json::object(), list = json::array();
     for (const TokenShard& shard : shards)
-        list.push_back(
-            {{"part", shard.path.substr(prefix.size())}, {"tokens", shard.tokens}, {"xxh3", shard.checksum}});
+        list.push_back({{"part", shard.path.substr(prefix.size())},
+                        {"tokens", shard.tokens},
+                        {"xxh3", shard.checksum},
+                        {"mask", shard.mask != nullptr}});
     const TokenizerInfo info = keep_tokenizer(tokenizer, prefix + ".tokenizer");
     const std::string folder = fs::absolute(prefix).parent_path().generic_string();
     members[shards_key] = parse_json_object(tokenizer_info_to_json(info, folder), prefix);
@@ -76,6 +78,7 @@ static ShardList read_shard_list(const std::string& sidecar, const std::string& 
         for (const json& shard : members.value(list_key, json::array())) {
             const std::string path = prefix + shard.at("part").get<std::string>();
             list[path] = {path, shard.at("tokens"), shard.at("xxh3")};
+            if (shard.value("mask", false)) list[path].mask = std::make_shared<std::vector<uint8_t>>();
         }
     } catch (const json::exception& error) {
         fail("%s does not list shards: %s", sidecar.c_str(), json_reason(error).c_str());
@@ -100,6 +103,11 @@ void check_listed_shards(const std::string& pattern, const std::vector<TokenShar
         const ShardList& list = lists[sidecar];
         if (list.empty()) continue;
         const auto listed = list.find(shard.path);
+        if (listed != list.end() && listed->second.mask && !shard.mask)
+            fail(
+                "%s is missing, which says which tokens of %s are answers: restore it, or run prepare_data "
+                "again",
+                mask_of(shard.path).c_str(), shard.path.c_str());
         if (listed == list.end() || listed->second.tokens != shard.tokens ||
             listed->second.checksum != shard.checksum)
             fail("%s is not one of the shards that %s lists: %s", shard.path.c_str(), sidecar.c_str(),

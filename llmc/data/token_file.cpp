@@ -18,21 +18,22 @@ std::string mask_of(const std::string& shard) {
 
 bool is_mask(const std::string& path) { return begins_with(path, mask_magic); }
 
-// The bits of the shard's mask; null if there is none.
-static std::shared_ptr<const std::vector<uint8_t>> read_mask(const std::string& shard, uint64_t tokens) {
-    const std::string path = mask_of(shard);
-    if (path.empty() || !file_exists(path)) return nullptr;
+// Reads the shard's mask if there is one.
+static void read_mask(TokenShard& shard) {
+    const std::string path = mask_of(shard.path);
+    if (path.empty() || !file_exists(path)) return;
     const File file = open_to_read(path);
-    const uint64_t size = size_of(file, path), bytes = ceil_div(tokens, uint64_t(8));
+    const uint64_t size = size_of(file, path), bytes = ceil_div(shard.tokens, uint64_t(8));
     int32_t header[header_ints] = {};
     if (size >= header_bytes) read_exactly(file, path, header, header_bytes);
-    if (header[0] != mask_magic || header[1] != 1 || uint64_t(header[2]) != tokens ||
+    if (header[0] != mask_magic || header[1] != 1 || uint64_t(header[2]) != shard.tokens || header[3] < 0 ||
         size != header_bytes + bytes)
         fail("%s is not the mask of the %llu tokens of %s: prepare the data again, or remove it",
-             path.c_str(), (unsigned long long)tokens, shard.c_str());
+             path.c_str(), (unsigned long long)shard.tokens, shard.path.c_str());
     auto mask = std::make_shared<std::vector<uint8_t>>(bytes);
     read_exactly(file, path, mask->data(), bytes);
-    return mask;
+    shard.mask = mask;
+    shard.packed = header[3];
 }
 
 void ignore_targets(const TokenShard& shard, uint64_t first, std::span<int> targets) {
@@ -78,10 +79,10 @@ TokenShard open_token_shard(const std::string& path) {
         fail("%s is %s: %llu bytes, but the %llu tokens of its header take %llu", path.c_str(),
              size < expected ? "truncated" : "too long", (unsigned long long)size, (unsigned long long)tokens,
              (unsigned long long)expected);
-    const FileStatus status = status_of(file, path);  // before the content is read
-    const auto mask = read_mask(path, tokens);
-    return {path, tokens, identity_of(file, path, header, tokens * sizeof(uint16_t), mask.get()), status,
-            mask};
+    TokenShard shard = {path, tokens, "", status_of(file, path)};  // before the content is read
+    read_mask(shard);
+    shard.checksum = identity_of(file, path, header, tokens * sizeof(uint16_t), shard.mask.get());
+    return shard;
 }
 
 std::vector<std::string> shard_paths(const std::string& pattern) {
@@ -146,8 +147,8 @@ void read_tokens(const TokenShard& shard, uint64_t first, uint64_t count, uint16
              (unsigned long long)(first + count));
 }
 
-static std::string header_of(int32_t magic, uint64_t tokens) {
-    const int32_t header[header_ints] = {magic, shard_version, int32_t(tokens)};
+static std::string header_of(int32_t magic, uint64_t tokens, int packed = 0) {
+    const int32_t header[header_ints] = {magic, shard_version, int32_t(tokens), packed};
     return {reinterpret_cast<const char*>(header), header_bytes};
 }
 
@@ -171,6 +172,6 @@ void TokenShardWriter::finish() {
     file.replace_start(header_of(shard_magic, tokens));
     if (!mask.empty()) mask.resize(ceil_div(tokens, uint64_t(8)));
     const std::string_view bits(reinterpret_cast<const char*>(mask.data()), mask.size());
-    if (!mask.empty()) write_whole_file(mask_of(file.path), {header_of(mask_magic, tokens), bits});
+    if (!mask.empty()) write_whole_file(mask_of(file.path), {header_of(mask_magic, tokens, packed), bits});
     file.finish();
 }

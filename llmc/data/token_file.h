@@ -1,7 +1,8 @@
 // llm.c's token shards: a header of 256 int32 (magic 20240520, version 1, number of tokens, zeros), then that
 // many uint16 tokens, and nothing after them. prepare_data writes them, the data loader reads them.
-// Next to NAME.bin may be its mask NAME.mask: a header (magic 20260520, version 1, number of tokens, zeros),
-// then a bit per token, the lowest of a byte first. A token whose bit is 0 is no target: a question's.
+// Next to NAME.bin may be its mask NAME.mask: a header (magic 20260520, version 1, number of tokens, tokens
+// of the sequences into which examples are packed or 0, zeros), then a bit per token, the lowest of a byte
+// first. A token whose bit is 0 is no target: a question's.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,6 +20,9 @@ struct TokenShard {
     std::string checksum;  // of its content: all of a small file, samples of a large one; and of its mask
     FileStatus status = {};
     std::shared_ptr<const std::vector<uint8_t>> mask = {};  // the bits; null: all tokens are targets
+    int packed = 0;  // tokens of the sequences into which its examples are packed; 0: unknown, or no examples
+
+    bool cuts_examples(int T) const { return packed > 0 && T % packed != 0; }
 };
 
 // The format counts tokens in an int32.
@@ -71,4 +75,5 @@ struct TokenShardWriter {
     FileWriter file;
     uint64_t tokens = 0;
     std::vector<uint8_t> mask = {};
+    int packed = 0;  // for the mask's header
 };

@@ -129,29 +129,43 @@ inline void print_hellaswag(const HellaSwagScore& score) {
 // Tokens of the cache that a sample needs: training may have left little memory.
 inline int sample_capacity(int positions, int length) { return std::min(length, positions - 1) + 1; }
 
+struct SampleOptions {
+    int length, positions;  // tokens; positions of the model that it may use
+    SamplerOptions sampler = {};
+    std::vector<int> question = {};  // with a tokenizer: the text is its answer, up to end-of-text
+};
+
 // Prints a text of `length` tokens, drawn with random numbers from coin_state; without a tokenizer, the
-// tokens' numbers. Uses so many positions of the model. goes_on is called after each token: if it returns
-// false, the text ends.
+// tokens' numbers. goes_on is called `length` times: if it returns false, the text ends.
 template <class Real>
-void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer, int length, int positions,
-                 const SamplerOptions& options, uint64_t& coin_state, const std::function<bool()>& goes_on) {
+void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer, const SampleOptions& options,
+                 uint64_t& coin_state, const std::function<bool()>& goes_on) {
+    const bool answers = !options.question.empty();
     const int vocab_size = tokenizer ? tokenizer->vocab_size() : g.config.vocab_size;  // without padding
     const int end_of_text = tokenizer ? tokenizer->end_of_text : vocab_size - 1;
-    TextGenerator<Real> generator(g, sample_capacity(positions, length), 1,
-                                  {.sampler = options, .vocab_size = vocab_size});
-    generator.start({end_of_text}, {coin_state});
+    TextGenerator<Real> generator(g, sample_capacity(options.positions, options.length), 1,
+                                  {.sampler = options.sampler, .vocab_size = vocab_size});
+    generator.start(answers ? options.question : std::vector<int>{end_of_text}, {coin_state});
     TextStream text;
-    printf("generating:\n---\n");
-    for (int i = 0; i < length; i++) {
-        int token;
-        generator.next(&token);
-        random_u32(coin_state);  // which drew the token
+    printf("%s:\n---\n",
+           answers ? "a question of the validation set, and the model's [answer]" : "generating");
+    for (size_t i = 1; i < options.question.size(); i++) text.write(tokenizer->decode(options.question[i]));
+    if (answers) text.write("[");
+    bool has_ended = false;
+    for (int i = 0; i < options.length; i++) {
+        int token = end_of_text;
+        if (!has_ended) {
+            generator.next(&token);
+            random_u32(coin_state);  // which drew the token
+        }
+        has_ended = answers && token == end_of_text;
         if (!tokenizer)
             text.write(format_string("%d ", token));
-        else
+        else if (!has_ended)
             text.write(token == end_of_text ? "\n\n" : tokenizer->decode(token));
         if (!goes_on()) break;
     }
+    if (answers) text.write("]");
     text.cut();
     printf("\n---\n");
 }

@@ -381,11 +381,31 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
     return inputs;
 }
 
+// Error if sequences of -t tokens cut questions and answers. Masks of earlier versions do not say it.
+static void check_packing(const Options& o, const std::vector<DataLoader>& loaders, bool is_first_process) {
+    const TokenShard* unknown = nullptr;
+    for (const DataLoader& loader : loaders)
+        for (const DataLoader::Shard& shard : loader.all_shards())
+            for (const TokenShard& file : shard.files) {
+                if (file.cuts_examples(o.sequence))
+                    fail(
+                        "-t %d cuts the examples of %s, which are packed into sequences of %d tokens: use -t "
+                        "%d, or prepare them again with -t %d",
+                        o.sequence, file.path.c_str(), file.packed, file.packed, o.sequence);
+                if (file.mask && !file.packed) unknown = &file;
+            }
+    if (unknown && is_first_process)
+        warn("%s does not say into which sequences its examples are packed: -t %d cuts others",
+             mask_of(unknown->path).c_str(), o.sequence);
+}
+
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     const int vocab_size = inputs.config.vocab_size;
     inputs.val = open_validation_data(o, vocab_size);
     if (!inputs.val.empty()) check_validations(o, inputs.val, inputs.start);
     inputs.loader = open_training_data(o, vocab_size, inputs.start);
+    check_packing(o, inputs.val, false);
+    if (inputs.loader) check_packing(o, inputs.loader->loaders, is_first_process);
     if (!inputs.data_names_tokenizer && inputs.loader && is_first_process)
         warn_of_bytes(inputs.loader->loaders[0].all_shards().front().files, vocab_size);
     inputs.length = length_of(o, inputs.loader, inputs.start);

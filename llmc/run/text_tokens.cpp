@@ -157,6 +157,7 @@ static bool are_there(const Options& o, const std::string& stamp, const std::str
 static std::vector<PreparationOptions> preparations_of(const Options& o) {
     PreparationOptions p = {o.of_text};
     p.is_chat = false;  // find_text() sees which sources are
+    p.pack_tokens = TextOptions().pack_tokens;
     p.out = folder_of(o);
     p.name = name_of(o);
     p.files = without_weights(o.text);
@@ -200,6 +201,8 @@ static void refuse_unused(const TextOptions& o, const std::vector<PreparationOpt
         fail("--skip-bad-lines is for JSONL, and no text is any");
     if (!o.chat_template.empty() && none([](auto& p) { return p.is_chat; }))
         fail("--template is for JSONL of questions and answers, and no text is any");
+    if (o.loss_on_questions && none([](auto& p) { return p.is_chat; }))
+        fail("--loss-on-questions is for JSONL of questions and answers, and no text is any");
 }
 
 std::vector<PreparationOptions> find_texts(Options& o) {
@@ -272,7 +275,7 @@ static std::string complete_preparation(const Options& o, PreparationOptions& p)
     if (!o.tokenizer.empty()) p.tokenizer = o.tokenizer;  // it may have been chosen meanwhile
     // another version of this program may write other stories
     if (o.is_stories()) return version_text("stories") + "\n" + p.tokenizer;
-    p.pack_tokens = o.of_text.pack_tokens;
+    if (p.is_chat) p.pack_tokens = o.of_text.pack_tokens;
     const uint64_t share = validation_share(p.text_bytes, p.tokenizer == "bytes");
     // rounded, so that the draw does not depend on how much markup a text has
     p.val_fraction =

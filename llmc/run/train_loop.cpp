@@ -372,14 +372,42 @@ void Run<Real>::take_best(int step) {
     }
 }
 
+// The first question of the validation data that leaves room for an answer; empty: there is none.
+static std::vector<int> find_question(const std::vector<DataLoader>& loaders, int most) {
+    for (const DataLoader& loader : loaders) {
+        const TokenShard& shard = loader.all_shards()[0].files[0];
+        const uint64_t T = uint64_t(shard.packed ? shard.packed : 1024);
+        std::vector<uint16_t> tokens(std::min(T, shard.tokens));
+        for (uint64_t start = 0; shard.mask && start + tokens.size() <= shard.tokens; start += T) {
+            read_tokens(shard, start, tokens.size(), tokens.data());
+            std::vector<int> targets(tokens.begin(), tokens.end());
+            ignore_targets(shard, start, targets);
+            const auto answer = std::find_if(targets.begin() + 1, targets.end(),
+                                             [](int target) { return target != ignored_target; });
+            const auto length = answer - targets.begin();
+            if (answer != targets.end() && length > 1 && length <= 3 * most / 4)
+                return {tokens.begin(), tokens.begin() + length};
+            if (!shard.packed) break;
+        }
+    }
+    return {};
+}
+
+template <class Real>
+SampleOptions Run<Real>::sample_options() const {
+    SampleOptions o = {.length = options.sample_tokens,
+                       .positions = inputs.start.state.positions,
+                       .sampler = options.sampler};
+    if (inputs.tokenizer) o.question = find_question(inputs.val, sample_capacity(o.positions, o.length));
+    return o;
+}
+
 // The first process draws the text. A sample that a signal ends is drawn again by the resumed run.
 template <class Real>
 void Run<Real>::sample() {
     const auto goes_on = [&] { return look_for_signals(); };
     uint64_t coins = coin_state;
-    if (job.rank == 0)
-        sample_text(g, inputs.tokenizer, options.sample_tokens, inputs.start.state.positions, options.sampler,
-                    coins, goes_on);
+    if (job.rank == 0) sample_text(g, inputs.tokenizer, sample_options(), coins, goes_on);
     for (int i = 0; job.rank > 0 && i < options.sample_tokens && goes_on();) i++;
     if (!stopping) next_coin_state = coins;
 }

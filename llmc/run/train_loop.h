@@ -122,6 +122,7 @@ struct Run {
     void report_best() const;
     void run_hellaswag(int step);
     void take_best(int step);
+    SampleOptions sample_options() const;
     void sample();
     bool skips_outliers() const { return options.skip_loss > 0 || options.skip_gradient > 0; }
     MixturePosition position() const { return read_ahead ? read_ahead->position : inputs.loader->position(); }

@@ -89,10 +89,22 @@ static bool has_text(const json& object, const char* name) {
     return found != object.end() && found->is_string();
 }
 
-static bool has_messages(const json& object) {
-    const json messages = object.value("messages", json());
-    return messages.is_array() && !messages.empty() && messages[0].is_object() &&
-           messages[0].contains("role");
+// A member that is a list of messages, else null.
+static json list_of(const json& object, const char* name) {
+    const json list = object.value(name, json());
+    const bool is_list = list.is_array() && !list.empty() && list[0].is_object();
+    return is_list && (list[0].contains("role") || list[0].contains("from")) ? list : json();
+}
+
+// The messages that the object has, of one of the forms; null: none.
+static json listed_messages(const json& object) {
+    for (const char* name : {"messages", "conversations", "conversation"})
+        if (const json list = list_of(object, name); !list.is_null()) return list;
+    json prompt = list_of(object, "prompt");
+    const json completion = list_of(object, "completion");
+    if (prompt.is_null() || completion.is_null()) return json();
+    prompt.insert(prompt.end(), completion.begin(), completion.end());
+    return prompt;
 }
 
 static bool has_instruction(const json& object) {
@@ -100,18 +112,22 @@ static bool has_instruction(const json& object) {
 }
 
 bool is_chat_example(const json& object) {
-    return has_messages(object) || has_instruction(object) ||
+    return !listed_messages(object).is_null() || has_instruction(object) ||
            (has_text(object, "prompt") && has_text(object, "completion"));
 }
 
 static json message(const char* role, const json& content) { return {{"role", role}, {"content", content}}; }
 
 static json messages_of_fields(const json& object, const std::string& where) {
-    if (has_messages(object)) return object["messages"];
     json messages = json::array();
-    if (has_text(object, "system") && object["system"] != "")
+    const json listed = listed_messages(object);
+    const bool begins = !listed.is_null() && (listed[0].value("role", json()) == "system" ||
+                                              listed[0].value("from", json()) == "system");
+    if (has_text(object, "system") && object["system"] != "" && !begins)
         messages.push_back(message("system", object["system"]));
-    if (has_instruction(object)) {
+    if (!listed.is_null()) {
+        messages.insert(messages.end(), listed.begin(), listed.end());
+    } else if (has_instruction(object)) {
         std::string question = object["instruction"];
         if (has_text(object, "input") && object["input"] != "")
             question += "\n\n" + object["input"].get<std::string>();
@@ -120,33 +136,42 @@ static json messages_of_fields(const json& object, const std::string& where) {
     } else if (is_chat_example(object)) {
         messages.push_back(message("user", object["prompt"]));
         messages.push_back(message("assistant", object["completion"]));
-    } else
+    } else {
         fail(
-            "%s has neither messages nor prompt and completion nor instruction and output, as texts; "
-            "--skip-bad-lines leaves such lines out",
+            "%s has neither messages nor conversations nor prompt and completion nor instruction and output, "
+            "as texts; --skip-bad-lines leaves such lines out",
             where.c_str());
+    }
     return messages;
 }
 
-json messages_of(const json& object, const std::string& where) {
+// The role that a template knows, of ShareGPT's names, too.
+static std::string plain_role(const std::string& role) {
+    return role == "human" ? "user" : role == "gpt" ? "assistant" : role;
+}
+
+json messages_of(const json& object, const std::string& where, bool* is_unanswered) {
     json messages = messages_of_fields(object, where), plain = json::array();
     size_t end = 0;
     for (const json& m : messages) {
-        if (!m.is_object() || !has_text(m, "role") || !has_text(m, "content"))
-            fail("%s: message %zu is not {\"role\": TEXT, \"content\": TEXT}", where.c_str(),
-                 plain.size() + 1);
-        const std::string role = m["role"];
+        const bool is_share = m.is_object() && m.contains("from");
+        const char *of = is_share ? "from" : "role", *said = is_share ? "value" : "content";
+        if (!m.is_object() || !has_text(m, of) || !has_text(m, said))
+            fail("%s: message %zu is not {\"%s\": TEXT, \"%s\": TEXT}", where.c_str(), plain.size() + 1, of,
+                 said);
+        const std::string role = plain_role(m[of]);
         if (role != "system" && role != "user" && role != "assistant")
             fail(
-                "%s: the role '%s' is none of system, user and assistant; --skip-bad-lines leaves such lines "
-                "out",
+                "%s: the role '%s' is none of system, user (human) and assistant (gpt); --skip-bad-lines "
+                "leaves such lines out",
                 where.c_str(), printable(role).c_str());
-        plain.push_back(message(role.c_str(), m["content"]));
+        plain.push_back(message(role.c_str(), m[said]));
         if (role != "assistant") continue;
-        if (trimmed(m["content"].get<std::string>()).empty()) fail("%s: an answer is empty", where.c_str());
+        if (trimmed(m[said].get<std::string>()).empty()) fail("%s: an answer is empty", where.c_str());
         end = plain.size();
     }
-    if (end == 0) fail("%s has no answer: no message of the role assistant", where.c_str());
+    if (end == 0) fail("%s has no answer: no message of the role assistant (or gpt)", where.c_str());
+    if (is_unanswered) *is_unanswered = end < plain.size();
     plain.erase(plain.begin() + long(end), plain.end());
     return plain;
 }

@@ -1,4 +1,4 @@
-// A small part of Jinja, the language of chat templates: texts, {{ expressions }}, and the statements if, for
+// A part of Jinja, the language of chat templates: texts, {{ expressions }}, and the statements if, for
 // and set. White space is that of transformers' templates (trim_blocks, lstrip_blocks). Only what is executed
 // is understood or refused, so that a template may have parts for tools that nobody calls.
 #pragma once

@@ -80,8 +80,10 @@ static void refuse_json(std::string_view text, const std::string& path) {
     text = without_blanks(text);
     const std::string member = text_member(text.substr(0, text.find('\n')));
     if (!member.empty())
-        fail("%s has JSON objects on its lines: name the field that holds the text, as in --field %s%s",
-             path.c_str(), printable(member).c_str(), otherwise);
+        fail(
+            "%s has JSON objects on its lines: name the field that holds the text, as in --field %s%s; "
+            "questions and answers have %s",
+            path.c_str(), printable(member).c_str(), otherwise, chat_fields);
 }
 
 bool is_named_jsonl(const std::string& file) {
@@ -106,6 +108,11 @@ static std::optional<nlohmann::json> first_object(const std::string& path, bool 
     return std::nullopt;
 }
 
+bool has_examples(const std::string& file) {
+    const auto first = first_object(file, false);
+    return first && is_chat_example(*first);
+}
+
 // Takes the options off a source of a mixture that are for other sources.
 static void fit_to_source(TextOptions& options, const std::string& path,
                           const std::optional<nlohmann::json>& first) {
@@ -117,21 +124,25 @@ static void fit_to_source(TextOptions& options, const std::string& path,
     const bool is_chat = first && has_none && is_chat_example(*first);
     if (!is_jsonl || is_chat || !has_none) std::erase_if(options.field, is_missing);
     if (!is_jsonl) options.skip_bad_lines = false;
-    if (!is_chat) options.chat_template = "";
+    if (!is_chat) options.chat_template = "", options.loss_on_questions = false;
 }
 
 void find_examples(TextOptions& options, const std::vector<std::string>& files) {
+    if (options.as_text && !options.field.empty())
+        fail("--as-text reads JSONL as plain text, and --field %s reads a field of it: leave one out",
+             options.field[0].c_str());
     options.is_chat = false;
     const bool may_be =
         !files.empty() && !options.as_text && (options.field.empty() || options.is_of_mixture);
     const auto first = may_be ? first_object(files[0], options.skip_bad_lines) : std::nullopt;
     if (options.is_of_mixture) fit_to_source(options, files[0], first);
     options.is_chat = first && options.field.empty() && is_chat_example(*first);
-    if (!options.is_chat && !options.chat_template.empty())
-        fail(
-            "--template is for JSONL of questions and answers, and %s is none: their objects have messages, "
-            "prompt and completion, or instruction and output",
-            files.empty() ? "the text" : files[0].c_str());
+    const char* given = !options.chat_template.empty() ? "--template"
+                        : options.loss_on_questions    ? "--loss-on-questions"
+                                                       : nullptr;
+    if (!options.is_chat && given)
+        fail("%s is for JSONL of questions and answers, and %s is none: their objects have %s", given,
+             files.empty() ? "the text" : files[0].c_str(), chat_fields);
 }
 
 void take_template(const TextOptions& options, Tokenizer& tokenizer) {
@@ -274,7 +285,8 @@ static std::string text_of_line(std::string_view line, const std::vector<std::st
 // an answer or begin another one.
 static void encode_chat(std::string_view line, const std::string& where, const TextOptions& options,
                         const ChatTemplate& chat, Tokenizer& tokenizer, EncodedBlock& to) {
-    const nlohmann::json messages = messages_of(parse_json_object(line, where), where);
+    bool is_unanswered = false;
+    const nlohmann::json messages = messages_of(parse_json_object(line, where), where, &is_unanswered);
     for (const nlohmann::json& message : messages)
         for (const TextPart& part :
              tokenizer.matcher(AddedTokens::all)->split(message["content"].get_ref<const std::string&>()))
@@ -287,6 +299,7 @@ static void encode_chat(std::string_view line, const std::string& where, const T
     EncodedExample example = encode_example(messages, chat, tokenizer);
     if (options.loss_on_questions) example.targets.assign(example.targets.size(), true);
     to.text_bytes += example.bytes;
+    to.unanswered += is_unanswered;
     to.examples.push_back(std::move(example));
 }
 

@@ -55,9 +55,11 @@ struct TextOptions {
 // Whether the name is that of JSONL, which may be compressed.
 bool is_named_jsonl(const std::string& file);
 
+// Whether a file begins with questions and answers.
+bool has_examples(const std::string& file);
 // Whether the files, without --field and --as-text, are questions and answers by the first of them: sets
-// is_chat. Error if --template is given for others. A source of a mixture loses the options that are for
-// other sources.
+// is_chat. Error if options contradict each other, or are for questions and answers, and there are none. A
+// source of a mixture loses the options that are for other sources.
 void find_examples(TextOptions& options, const std::vector<std::string>& files);
 
 // Gives a tokenizer the template of --template, else the model's, else its own, else the built-in one.
@@ -107,6 +109,7 @@ struct EncodedBlock {
     uint64_t text_bytes = 0;
     uint64_t skipped_lines = 0;            // JSONL with skip_bad_lines
     std::string first_skipped;             // what is wrong with the first of them, and where
+    uint64_t unanswered = 0;               // examples that go on after the last answer
     uint64_t unused_marks = 0;             // texts of added tokens that were encoded as ordinary text
     int first_mark = -1;                   // the token of the first of them
     std::vector<EncodedExample> examples;  // questions and answers, instead of tokens
