@@ -77,8 +77,8 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
 }
 
 static bool is_check() {
-    std::ifstream words("/proc/self/cmdline");
-    return std::string(std::istreambuf_iterator<char>(words), {}).find("--check-kernels") !=
+    std::ifstream command("/proc/self/cmdline");
+    return std::string(std::istreambuf_iterator<char>(command), {}).find("--check-kernels") !=
            std::string::npos;
 }
 
