@@ -23,6 +23,7 @@
 #include "llmc/base/os.h"
 #include "llmc/base/precision.h"
 #include "llmc/base/signals.h"
+#include "llmc/base/system_files.h"
 #include "llmc/files/export.h"
 #include "llmc/kernels/self_test.h"
 #include "llmc/launchpad/open_device.h"
@@ -57,17 +58,13 @@ static void print_devices() {
     printf("cpu: %d thread%s\n", threads, threads == 1 ? "" : "s");
 }
 
-// How many processes of a machine use the same device as this one. --device auto gives each a GPU of its own.
-static int processes_on_device(const Options& o, const Communicator& job) {
-    return o.device == "auto" ? 1 : job.machine_size;
-}
-
 // Opens the device of --device; null is the CPU.
-static std::unique_ptr<LaunchPad> open_training_device(const Options& o, Communicator& job) {
+static std::unique_ptr<LaunchPad> open_training_device(Options& o, Communicator& job) {
     note_bound_cores(o, job);
-    const uint64_t limit = o.plans_device() ? 0 : o.device_memory / uint64_t(processes_on_device(o, job));
-    auto pad =
-        open_checked_device(device_of_process(o, job), {.device_memory = limit, .timestamps = o.profile});
+    const std::string device = device_of_process(o, job);
+    const uint64_t limit = o.plans_device() ? 0 : o.device_memory / uint64_t(o.processes_on_device);
+    auto pad = open_checked_device(device, {.device_memory = limit, .timestamps = o.profile});
+    compare_devices(o, pad.get(), job);
     if (o.offloads_optimizer() && !has_own_memory(pad.get()))
         print_line(stdout, "note: --offload optimizer has no effect: %s uses the host's memory",
                    pad ? pad->device().name.c_str() : "the CPU");
@@ -92,11 +89,13 @@ static MemoryCheck memory_check(const Options& o, const ModelConfig& config, Lau
         return shape.in_bf16 ? memory_need<bf16>(config, pad, training)
                              : memory_need<Real>(config, pad, training);
     };
-    if (o.plans_device()) return {need, room_of_device(o.device_memory), &job, true};
-    const int processes = pad ? processes_on_device(o, job) : job.machine_size;
+    // processes with unlike devices choose for themselves
+    Communicator* const others = o.is_divided ? nullptr : &job;
+    if (o.plans_device()) return {need, room_of_device(o.device_memory), others, true};
+    const int processes = pad ? o.processes_on_device : job.machine_size;
     MemoryRoom room = memory_room(pad, processes, o.device_memory);
     room.host_bytes = host_room(pad, job.machine_size);
-    return {need, room, &job, has_own_memory(pad)};
+    return {need, room, others, has_own_memory(pad)};
 }
 
 // Prints the plan and checks that it fits. Returns the device's peak rate; 0: not measured.
@@ -161,11 +160,13 @@ static bool run_has_begun = false;
 template <class Real>
 static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer, double peak,
                Communicator& job, const Lease& lease) {
+    const OwnPart own = own_part(o, inputs.division, inputs.length.micro_steps);
     StepRunner<Real> runner = {.g = g,
                                .optimizer = optimizer,
-                               .B = o.batch,
+                               .B = own.micro_batch,
                                .T = o.sequence,
-                               .micro_steps = inputs.length.micro_steps,
+                               .micro_steps = own.micro_steps,
+                               .step_tokens = inputs.length.tokens_per_step,
                                .gradient_clip = o.gradient_clip,
                                .dropout_seed = o.seed,
                                .process = job.rank,
@@ -225,8 +226,14 @@ static void read_checkpoint(bool is_unverified, const Action& action) {
     }
 }
 
+// Some processes are left out of the job.
+struct SmallerJob {
+    Division division;
+};
+
+// `agreed`: the division of a step; empty: not known.
 template <class Real>
-static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify) {
+static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify, const Division& agreed) {
     RunFolder folder;
     RunInputs inputs;
     read_checkpoint(o.resume && verify == Verify::when_read,
@@ -237,6 +244,7 @@ static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify) {
         choose_fit(o, memory, fewest_tokens(o));
         open_data(o, inputs, job.rank == 0);
     }
+    if (o.is_divided) job.agree([&] { check_memory(memory, o); });
     check_agreement(o, inputs, job);
     const double peak = plan<Real>(o, inputs, pad, memory);
     if (o.plans_memory_only()) return 0;
@@ -247,7 +255,17 @@ static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify) {
     if (pad) pad->commit(true);  // a driver may allocate more of the host's memory than it can lock
     read_checkpoint(inputs.start.resumed && verify == Verify::when_read,
                     [&] { job.agree([&] { load(o, inputs, g, optimizer, job); }); });
+    inputs.division = agreed;
+    if (agreed.empty())
+        inputs.division = agree_on_division(
+            o, inputs.start, pad, [&] { return seconds_of_sequence(o, g, optimizer); }, job);
+    const std::vector<bool> members = members_of(inputs.division);
+    if (std::count(members.begin(), members.end(), true) < job.size && o.is_divided)
+        throw SmallerJob{inputs.division};
     if (!o.plans_only()) return run(o, inputs, g, optimizer, peak, job, folder.lease);
+    const OwnPart own = own_part(o, inputs.division, inputs.length.micro_steps);
+    o.batch = own.micro_batch;
+    inputs.length.micro_steps = own.micro_steps;
     print_estimate(o, g, optimizer, inputs, peak);
     return 0;
 }
@@ -255,12 +273,12 @@ static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify) {
 // Several processes verify a checkpoint when they read it, each what it needs. If that fails, the first
 // process verifies all checkpoints, and the run resumes the newest intact one.
 template <class Real>
-static int train(const Options& o, LaunchPad* pad, Communicator& job) {
+static int train(const Options& o, LaunchPad* pad, Communicator& job, const Division& agreed) {
     if (job.size > 1) try {
-            return train<Real>(o, pad, job, Verify::when_read);
+            return train<Real>(o, pad, job, Verify::when_read, agreed);
         } catch (const CheckpointNotRead&) {
         }
-    return train<Real>(o, pad, job, Verify::now);
+    return train<Real>(o, pad, job, Verify::now, agreed);
 }
 
 // Where notes go: standard output, unless that is what the model is exported to.
@@ -322,8 +340,9 @@ static double time_step(Options o, LaunchPad* pad, Communicator& job, const Text
     initialize_parameters(config, o.seed, parameter_writer(g, &optimizer));
     std::optional<Mixture> no_data;
     // At least one: a given -d may be less than a batch, or no multiple of it, which check_batch() refuses.
-    const int micro_steps =
-        std::max(1, recipe.shape.tokens_per_step / (o.batch * o.sequence * o.num_processes));
+    // What unlike processes add to this one is not known yet.
+    const int processes = o.is_divided ? 1 : o.num_processes;
+    const int micro_steps = std::max(1, recipe.shape.tokens_per_step / (o.batch * o.sequence * processes));
     const double seconds = micro_steps * mean_step_seconds(o, g, optimizer, no_data, 1);
     print_line(stdout, "measured: %s: %.4g ms per step", describe_shape(recipe).c_str(), 1e3 * seconds);
     return seconds;
@@ -373,7 +392,9 @@ static void print_choices(Options o, const TextTokens& tokens, LaunchPad* pad,
 static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
     std::vector<PreparationOptions> texts;
     TextTokens tokens;
-    if (pad && pad->limits().bf16_fragment) o.sources.choose(o.precision, StoredType::bf16);
+    int64_t has_bf16 = pad && pad->limits().bf16_fragment;
+    job.all_reduce_max(&has_bf16, 1);
+    if (has_bf16) o.sources.choose(o.precision, StoredType::bf16);
     job.agree([&] {
         check_model_of_text(o);
         texts = find_texts(o);
@@ -412,6 +433,23 @@ static void print_notes(const Options& o) {
     for (const std::string& note : o.notes) print_line(notes_of_export(o), "note: %s", note.c_str());
 }
 
+static int own_stdout = -1;  // of a rank that prints nothing
+
+// Continues with the processes that have sequences. The first of them prints. In the others, returns false
+// when the job has ended.
+static bool stays_in_job(Options& o, const Division& division, Communicator& job) {
+    fflush(stdout);        // before another process prints
+    catch_stop_signals();  // for those that wait; the others look for them
+    share_cores(o, members_of(division), job);
+    if (!job.keep(members_of(division))) return false;
+    if (o.process_rank > 0 && job.rank == 0 &&
+        !freopen(format_string("/dev/fd/%d", own_stdout).c_str(), "a", stdout))
+        fail("cannot open standard output again");
+    o.num_processes = job.size;
+    o.process_rank = job.rank;
+    return true;
+}
+
 // Opens the device, chooses what is not given, and trains.
 static int train(Options& o, Communicator& job) {
     catch_save_signal();
@@ -420,9 +458,19 @@ static int train(Options& o, Communicator& job) {
         prepare_and_choose(o, pad.get(), job);
     else if (o.resume && job.rank == 0)
         note_changed_texts(o);
+    choose_step_of_all(o, job);
     print_notes(o);
-    return with_precision(stored_type_name(o.precision),
-                          [&]<class Real>(Real) { return train<Real>(o, pad.get(), job); });
+    const auto train_with = [&](const Division& agreed) {
+        return with_precision(stored_type_name(o.precision),
+                              [&]<class Real>(Real) { return train<Real>(o, pad.get(), job, agreed); });
+    };
+    Division division;
+    try {
+        return train_with(division);
+    } catch (const SmallerJob& smaller) {
+        division = smaller.division;
+    }
+    return stays_in_job(o, division, job) ? train_with(division) : 0;
 }
 
 // Plots, or exports, by the first process alone.
@@ -457,6 +505,7 @@ int main(int argc, char** argv) {
     std::unique_ptr<Communicator> job;
     try {
         job = join_job();
+        if (job->rank > 0) own_stdout = duplicate(fileno(stdout));
         if (job->rank > 0 && !freopen("/dev/null", "w", stdout)) fail("cannot open /dev/null");
         Options options = {.num_processes = job->size, .process_rank = job->rank};
         bool runs = false;
@@ -470,6 +519,8 @@ int main(int argc, char** argv) {
         if (options.list_devices) return print_devices(), 0;
         if (options.self_test) return print_self_test(options.device) ? 0 : 1;
         if (options.exports() || !options.plotted.empty()) return run_alone(options, *job);
+        const auto status = options.devices.empty() ? std::nullopt : train_on_devices(options, argc, argv);
+        if (status) return *status;
         return train_and_retry(options, argc, argv, *job);
     } catch (const std::exception& error) {
         if (job && job->size > 1) abort_job(message_for(error));

@@ -71,3 +71,4 @@ set_target_properties(vulkan_device_layer PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${
 configure_file(tests/vulkan_device_layer/VkLayer_llmc_device.json
   ${DEVICE_LAYER}/VkLayer_llmc_device.json COPYONLY)
 add_dependencies(other_devices_test vulkan_device_layer)
+add_dependencies(unlike_devices_test vulkan_device_layer)

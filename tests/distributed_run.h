@@ -26,38 +26,64 @@ struct Distributed : testing::Test {
         if (!built_with_mpi()) GTEST_SKIP() << "this build has no MPI";
     }
     std::string folder(const std::string& name) { return data / name; }
-    // Trains with so many processes, unless `options` say otherwise on the CPU with one thread each.
-    // `wrapper` is a command that runs the one behind it.
+    // The program, unless `options` say otherwise on the CPU with one thread.
+    std::vector<std::string> trainer(int batch, const std::string& output,
+                                     const std::vector<std::string>& options) {
+        return with({program,
+                     "-i",
+                     data.train,
+                     "-j",
+                     data.val,
+                     "-e",
+                     five_layers,
+                     "-t",
+                     "17",
+                     "-o",
+                     folder(output),
+                     "-b",
+                     std::to_string(batch),
+                     "-x",
+                     std::to_string(STEPS),
+                     "-v",
+                     "10",
+                     "-s",
+                     "0",
+                     "--threads",
+                     "1",
+                     "--device",
+                     "cpu"},
+                    options);
+    }
+    inline static const std::vector<std::string> launcher = {"env",
+                                                             "TERM=xterm",
+                                                             WITHOUT_LEAK_CHECK,
+                                                             "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                                             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                                             "mpirun",
+                                                             "--oversubscribe",
+                                                             "--bind-to",
+                                                             "none"};
+    // Trains with so many processes. `wrapper` is a command that runs the one behind it.
     ProgramResult start(int processes, const std::vector<std::string>& options, const std::string& output,
                         const std::vector<std::string>& wrapper = {}) {
-        std::vector<std::string> command = {"env", "TERM=xterm", WITHOUT_LEAK_CHECK,
-                                            "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
-        command = with(command,
-                       {"mpirun", "--oversubscribe", "--bind-to", "none", "-np", std::to_string(processes)});
-        command = with(command, {program,
-                                 "-i",
-                                 data.train,
-                                 "-j",
-                                 data.val,
-                                 "-e",
-                                 five_layers,
-                                 "-t",
-                                 "17",
-                                 "-o",
-                                 folder(output),
-                                 "-b",
-                                 std::to_string(SEQUENCES / processes),
-                                 "-x",
-                                 std::to_string(STEPS),
-                                 "-v",
-                                 "10",
-                                 "-s",
-                                 "0",
-                                 "--threads",
-                                 "1",
-                                 "--device",
-                                 "cpu"});
-        return run_program(with(wrapper, with(command, options)));
+        const std::vector<std::string> command = with(launcher, {"-np", std::to_string(processes)});
+        return run_program(with(wrapper, with(command, trainer(SEQUENCES / processes, output, options))));
+    }
+    // A process of a job, with options of its own, and a command that runs the one behind it.
+    struct Member {
+        std::vector<std::string> options, wrapper = {};
+    };
+    ProgramResult start_each(const std::vector<Member>& members, const std::vector<std::string>& options,
+                             const std::string& output, const std::vector<std::string>& wrapper = {}) {
+        std::vector<std::string> command = launcher;
+        for (const Member& member : members) {
+            if (&member != &members[0]) command.push_back(":");
+            command.insert(command.end(), {"-np", "1"});
+            command.insert(command.end(), member.wrapper.begin(), member.wrapper.end());
+            const auto last = trainer(4, output, with(options, member.options));
+            command.insert(command.end(), last.begin(), last.end());
+        }
+        return run_program(with(wrapper, command));
     }
     std::vector<double> train(int processes, const std::vector<std::string>& options,
                               const std::string& output) {

@@ -112,7 +112,7 @@ struct Sources : testing::Test {
         for (int rank = 0; rank < processes; rank++) {
             std::vector<int> inputs(size_t(B / processes * T), -1), targets(inputs.size(), -1);
             mixture.resume(before);
-            mixture.next_batch(inputs.data(), targets.data(), rank, processes);
+            mixture.next_batch(inputs.data(), targets.data(), {rank * B / processes, B / processes});
             for (size_t i = 0; i < inputs.size(); i++) EXPECT_EQ(targets[i], inputs[i] + 1);
             for (size_t i = 0; i < inputs.size(); i += size_t(T)) firsts.push_back(inputs[i]);
         }

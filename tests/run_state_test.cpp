@@ -27,6 +27,7 @@ static RunState some_state() {
     state.validations.add(21, 4.5, true);
     state.written_for = WrittenFor::signal;
     state.tokens = uint64_t(1) << 40;
+    state.division = {{"cpu, 2 threads", 9, 3}, {"a \"GPU\"", 1, 1}, {"out", 0, 0}};
     return state;
 }
 
@@ -53,6 +54,7 @@ TEST(RunState, SurvivesJson) {
     EXPECT_EQ(b.validations.since_best, 1);
     EXPECT_EQ(b.written_for, WrittenFor::signal);
     EXPECT_EQ(b.tokens, a.tokens);
+    EXPECT_EQ(b.division, a.division);
 }
 
 // The folder of the run may be moved, and a line that JSON cannot hold does not matter.
@@ -76,7 +78,8 @@ TEST(RunState, AnythingElseIsRefused) {
           with("\"outliers\":5", "\"outliers\":null"), with("\"losses\":[", "\"losses\":[1,1,1,"),
           with("\"bf16\"", "7"), with("\"outliers\":5", "\"outliers\":5.5"), with("3.25", "null"),
           with("\"signal\"", "\"whim\""), with("\"since_best\":1", "\"since_best\":1e9"),
-          with("\"outliers\":5", "\"outliers\":99999999999"), with("4096", "-1"), with("4096", "1.8e30")}) {
+          with("\"outliers\":5", "\"outliers\":99999999999"), with("4096", "-1"), with("4096", "1.8e30"),
+          with("\"sequences\":9", "\"sequences\":-9"), with("\"micro_batch\":3", "\"micro_batch\":0")}) {
         const std::string message = message_of([&] { run_state_from_json(text, "some/run.json"); });
         EXPECT_EQ(message.rfind("some/run.json was not written by", 0), 0u) << message << "\n"
                                                                             << text.substr(0, 60);

@@ -11,6 +11,8 @@
 #include <csignal>
 #include <system_error>
 
+#include "llmc/base/signals.h"
+
 extern char** environ;
 
 // One end of the pipes of standard output and of standard error; -1: closed.
@@ -110,4 +112,39 @@ int Process::wait() {
     }
     internals->ended = true;
     return status = status_of(code);
+}
+
+static pid_t start_in_group(const std::vector<std::string>& argv) {
+    std::vector<char*> words;
+    for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    pid_t child = 0;
+    const int error = posix_spawnp(&child, words[0], &actions, &attributes, words.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    if (error) throw std::system_error(error, std::generic_category());
+    return child;
+}
+
+int run_instead(const std::vector<std::string>& argv,
+                const std::vector<std::pair<std::string, std::string>>& environment) {
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 0);
+    fflush(nullptr);
+    const pid_t child = start_in_group(argv);
+    catch_stop_signals();
+    catch_save_signal();
+    int status = 0, passed = 0;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        if (!passed && (passed = stop_signal())) kill(child, SIGUSR2);
+        if (take_save_request()) kill(child, SIGUSR1);
+        usleep(20000);
+    }
+    if (passed) return 128 + passed;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

@@ -140,3 +140,7 @@ int Process::wait() {
     has_ended();
     return status;
 }
+
+int run_instead(const std::vector<std::string>&, const std::vector<std::pair<std::string, std::string>>&) {
+    throw std::system_error(std::make_error_code(std::errc::function_not_supported));
+}

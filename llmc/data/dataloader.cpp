@@ -33,7 +33,8 @@ static std::vector<Shard> group_shards(const std::vector<TokenShard>& files, uin
 
 DataLoader::DataLoader(const std::vector<std::string>& patterns, int B, int T, int vocab_size,
                        bool should_shuffle, uint64_t seed, bool may_repeat)
-    : batch_tokens(uint64_t(B) * T),
+    : sequence_tokens(T),
+      batch_tokens(uint64_t(B) * T),
       sample_tokens(should_shuffle ? uint64_t(T) : batch_tokens),
       vocab(vocab_size) {
     if (B < 1 || T < 1) fail("batch size (%d) and sequence length (%d) must be positive", B, T);
@@ -194,17 +195,18 @@ void DataLoader::prefetch() {
     prefetched = std::async(std::launch::async, read_batch, shards, prefetched_pieces, vocab);
 }
 
-int DataLoader::next_batch(int* inputs, int* targets, int rank, int num_processes) {
+int DataLoader::next_batch(int* inputs, int* targets, const SequenceRange& own) {
     int fresh;
     const std::vector<Piece> pieces = take_batch(fresh);
     const bool was_prefetched = prefetched_pieces == pieces;
     prefetched_pieces.clear();
     const Batch batch = was_prefetched ? prefetched.get() : read_batch(shards, pieces, vocab);
-    const int slice = int(batch_tokens / uint64_t(num_processes)), first = slice * rank;
-    std::copy_n(batch.inputs.begin() + first, slice, inputs);
-    std::copy_n(batch.targets.begin() + first, slice, targets);
+    const int first = own.first * sequence_tokens;
+    const int count = own.count < 0 ? int(batch_tokens) : own.count * sequence_tokens;
+    std::copy_n(batch.inputs.begin() + first, count, inputs);
+    std::copy_n(batch.targets.begin() + first, count, targets);
     prefetch();
-    return std::clamp(fresh - first, 0, slice);
+    return std::clamp(fresh - first, 0, count);
 }
 
 void DataLoader::skip(uint64_t count) {

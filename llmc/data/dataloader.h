@@ -17,6 +17,11 @@
 #include "llmc/data/data_position.h"
 #include "llmc/data/token_file.h"
 
+// SequenceRange of a batch that a process takes.
+struct SequenceRange {
+    int first = 0, count = -1;  // -1: all of the batch
+};
+
 struct DataLoader {
     // Opens all shards that match the glob patterns (in their order, sorted by name), checks their headers
     // and lengths, and starts before the first batch. A shard too small for one batch is joined to its
@@ -33,9 +38,8 @@ struct DataLoader {
     // those that a mask rules out as ignored_target. After the last batch a new epoch begins (shuffled anew).
     // Returns how many of the tokens are new in this epoch: B*T except in the epoch's last batch, which may
     // end with tokens from the start of the data. Error, naming file and position, on a token >= vocab_size.
-    // Several processes draw the same batches: each copies its share of the sequences, and counts the new
-    // tokens in that.
-    int next_batch(int* inputs, int* targets, int rank = 0, int num_processes = 1);
+    // Several processes draw the same batches: each copies its sequences, and counts the new tokens in them.
+    int next_batch(int* inputs, int* targets, const SequenceRange& own = {});
 
     void skip(uint64_t batches);  // draws them without reading
 
@@ -85,6 +89,7 @@ struct DataLoader {
 
     Shards shards;
     uint64_t tokens = 0, batches = 0;
+    int sequence_tokens;     // T
     uint64_t batch_tokens;   // B*T
     uint64_t sample_tokens;  // of the samples that are drawn: T if they are shuffled, otherwise B*T
     int vocab;

@@ -28,13 +28,13 @@ size_t Mixture::draw() {
     return next;
 }
 
-void Mixture::next_batch(int* inputs, int* targets, int rank, int num_processes) {
-    if (shares.empty()) return void(loaders[0].next_batch(inputs, targets, rank, num_processes));
-    const int each = B / num_processes;
+void Mixture::next_batch(int* inputs, int* targets, const SequenceRange& own) {
+    if (shares.empty()) return void(loaders[0].next_batch(inputs, targets, own));
+    const int end = own.count < 0 ? B : own.first + own.count;
     for (int row = 0; row < B; row++) {
         DataLoader& source = loaders[draw()];
-        const ptrdiff_t at = ptrdiff_t(row - rank * each) * T;
-        if (row / each == rank)
+        const ptrdiff_t at = ptrdiff_t(row - own.first) * T;
+        if (row >= own.first && row < end)
             source.next_batch(inputs + at, targets + at);
         else
             source.skip(1);

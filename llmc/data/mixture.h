@@ -25,7 +25,7 @@ struct Mixture {
             int vocab_size, uint64_t seed);
 
     // As of DataLoader. The tokens are not counted.
-    void next_batch(int* inputs, int* targets, int rank = 0, int num_processes = 1);
+    void next_batch(int* inputs, int* targets, const SequenceRange& own = {});
     void reset() { loaders[0].reset(); }  // of one source
     MixturePosition position() const;
     void resume(const MixturePosition& position);

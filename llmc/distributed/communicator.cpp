@@ -14,6 +14,7 @@
 #include <optional>
 #include <thread>
 
+#include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/os.h"
 #include "llmc/distributed/node_barrier.h"
@@ -53,6 +54,17 @@ struct Job {
     int agreed_rank = 0;       // where it happened
 };
 static std::optional<Job> job;
+
+// The main thread waits for other ranks.
+struct WaitingTime {
+    explicit WaitingTime(double& total) : waiting(job->watch), seconds(total) {}
+    ~WaitingTime() { seconds += now() - start; }
+
+   private:
+    const Watch::Waiting waiting;
+    double& seconds;
+    const double start = now();
+};
 
 // --- the end ---
 
@@ -175,7 +187,7 @@ void Communicator::form_nodes(int ranks_per_node) {
 // --- collective functions ---
 
 void Communicator::wait(Requests& requests) {
-    const Watch::Waiting waiting(job->watch);
+    const WaitingTime waiting(waited);
     Polling polling;
     for (;; polling.pause()) {
         const std::lock_guard lock(job->exchanges.mutex);
@@ -230,6 +242,24 @@ std::vector<std::string> Communicator::gather(const std::string& text) {
         broadcast(texts[r].data(), texts[r].size(), r);
     }
     return texts;
+}
+
+// --- a smaller job ---
+
+bool Communicator::keep(const std::vector<bool>& members) {
+    Transport& transport = job->transport;
+    const bool stays = members[size_t(rank)];
+    transport.keep(stays, transport.rank, transport.size);
+    if (!stays) {
+        wait(*locked(transport.begin_end));
+        return false;
+    }
+    rank = transport.rank;
+    size = transport.size;
+    transport.machines.assign(size_t(size), 0);
+    job->barrier.reset();
+    form_nodes();
+    return true;
 }
 
 // --- memory shared within a node ---
@@ -294,7 +324,7 @@ void Communicator::open_node_barrier() {
 
 void Communicator::node_barrier() {
     if (local_size == 1) return;
-    const Watch::Waiting waiting(job->watch);
+    const WaitingTime waiting(waited);
     job->barrier->wait();
 }
 
@@ -389,7 +419,7 @@ std::shared_ptr<Exchange> Communicator::begin_exchange(const std::vector<Message
 }
 
 void Communicator::finish(const std::shared_ptr<Exchange>& exchange) {
-    const Watch::Waiting waiting(job->watch);
+    const WaitingTime waiting(waited);
     for (Polling polling; !exchange->done; polling.pause()) job->exchanges.advance(job->transport);
     if (exchange->error) std::rethrow_exception(exchange->error);
 }

@@ -39,6 +39,7 @@ struct Communicator {
     // What one rank sends another in an exchange is one message, in parts if it is longer than this. It must
     // be the same on every rank.
     size_t max_part = size_t(1) << 30;
+    double waited = 0;  // seconds in which this rank waited for others, in all functions below
 
     // Normally leaves the job after all other ranks have done so, too. While an exception is in flight,
     // leaves the job to abort_job(), or to the launcher, which ends a job whose process exits early.
@@ -48,6 +49,10 @@ struct Communicator {
     // With ranks_per_node > 0, it has that many consecutive ranks of a machine, so one machine can act as
     // several. Rank 0's number holds for all.
     void form_nodes(int ranks_per_node = 0);
+
+    // Collective: the ranks with members[rank] become the job, numbered anew, in a job of one node. In the
+    // others, waits until that job has ended, and returns false.
+    bool keep(const std::vector<bool>& members);
 
     // How long the ranks wait for one that makes no progress before the job ends (20 minutes unless it is
     // set), and where it can be resumed, for the line of a job that ends since a rank has died or hangs. Not

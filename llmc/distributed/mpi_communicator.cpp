@@ -15,7 +15,8 @@ struct Requests {
     std::vector<int> expected;  // bytes that each request receives; -1: it receives no message
 };
 
-static MPI_Comm ranks = MPI_COMM_NULL;  // the job, numbered machine by machine
+static MPI_Comm ranks = MPI_COMM_NULL;      // the job, numbered machine by machine
+static MPI_Comm all_ranks = MPI_COMM_NULL;  // until its end, with those that were left out, if any were
 
 static void check(int error, const char* what) {
     if (error == MPI_SUCCESS) return;
@@ -91,6 +92,23 @@ static std::shared_ptr<Requests> begin_exchange(const std::vector<Packet>& sends
             MPI_Isend(from.data, from.count, from.type, p.rank, 0, ranks, &requests->all.emplace_back()));
         requests->expected.push_back(-1);
     }
+    return requests;
+}
+
+static void keep(bool stays, int& rank, int& size) {
+    if (all_ranks == MPI_COMM_NULL) MPI_CHECK(MPI_Comm_dup(ranks, &all_ranks));
+    MPI_Comm part;
+    MPI_CHECK(MPI_Comm_split(ranks, stays, rank, &part));
+    MPI_CHECK(MPI_Comm_free(&ranks));
+    ranks = part;
+    MPI_CHECK(MPI_Comm_rank(ranks, &rank));
+    MPI_CHECK(MPI_Comm_size(ranks, &size));
+}
+
+static std::shared_ptr<Requests> begin_end() {
+    auto requests = one_request();
+    MPI_CHECK(MPI_Ibarrier(all_ranks, &requests->all[0]));
+    all_ranks = MPI_COMM_NULL;  // not freed, which could wait for ranks that train
     return requests;
 }
 
@@ -173,7 +191,10 @@ Transport join_mpi(int expected) {
     job.begin_all_gather = begin_all_gather;
     job.begin_exchange = begin_exchange;
     job.done = done;
+    job.keep = keep;
+    job.begin_end = begin_end;
     job.leave = [] {
+        if (all_ranks != MPI_COMM_NULL) MPI_Wait(&begin_end()->all[0], MPI_STATUS_IGNORE);
         MPI_Comm_free(&ranks);
         MPI_Finalize();
     };

@@ -29,6 +29,10 @@ struct Transport {
     std::shared_ptr<Requests> (*begin_exchange)(const std::vector<Packet>& sends,
                                                 const std::vector<Packet>& receives) = nullptr;
     bool (*done)(Requests& requests) = nullptr;
+    // Collective: the ranks that stay become the job, in their order, with this rank and size. The others
+    // begin_end(), which is done when the job has left.
+    void (*keep)(bool stays, int& rank, int& size) = nullptr;
+    std::shared_ptr<Requests> (*begin_end)() = nullptr;
     void (*leave)() = nullptr;  // the job, together with all ranks
     void (*abort)() = nullptr;  // ends all ranks with status 1
 };

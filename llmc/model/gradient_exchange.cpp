@@ -73,9 +73,12 @@ void GradientExchange<Real>::import_buffers() {
             throw;
         } catch (const Error&) {
         }
-    int64_t without = g.pad && !on_launchpad;
-    comm.all_reduce_max(&without, 1);
-    if (without && std::exchange(on_launchpad, false)) g.pad->unregister_buffer(buffers);
+    int64_t any[] = {g.pad && !on_launchpad, !on_launchpad, on_launchpad};
+    comm.all_reduce_max(any, 3);
+    some_cannot_import = any[0];
+    all_on_launchpads = !any[1];
+    some_on_launchpad = any[2] && !some_cannot_import;
+    if (some_cannot_import && std::exchange(on_launchpad, false)) g.pad->unregister_buffer(buffers);
 }
 
 static size_t padded_count(const Shard& s) { return ceil_div(s.count, 64) * 64; }
@@ -232,7 +235,7 @@ int GradientExchange<Real>::first_summed_early() const {
 template <class Real>
 int GradientExchange<Real>::synchronization_layer() const {
     const int L = g.config.num_layers;
-    if (between_nodes()) return on_launchpad && comm.local_size > 1 ? L - 1 : -1;
+    if (between_nodes()) return some_on_launchpad && comm.local_size > 1 ? L - 1 : -1;
     return L < 4 ? -1 : std::max(1, L / 6);
 }
 
@@ -454,7 +457,7 @@ void GradientExchange<Real>::reduce(float max_norm, int64_t tokens, int64_t coun
     sums[0] = stats.loss;
     comm.all_reduce_sum(sums, 3);  // every process has read the gradients that it sums
     stats.loss = float(sums[0]);
-    const float weight = token_weight(tokens * comm.size, int64_t(sums[2]));
+    const float weight = token_weight(tokens, int64_t(sums[2]));
     finish_global_norm<Real>({.norm_and_scale = &stats.gradient_norm,
                               .gradients = own_sums,
                               .max_norm = max_norm,

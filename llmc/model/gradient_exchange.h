@@ -49,7 +49,6 @@ struct GradientExchange {
     GradientExchange(const GradientExchange&) = delete;
     ~GradientExchange();
 
-    int num_processes() const { return comm.size; }
     bool between_nodes() const { return comm.num_nodes > 1; }
     void synchronize();  // waits for the GPU, then for the other processes of the node
     // Call it when the GPU has something to do: sums and sends gradients that send_gradients() left.
@@ -65,15 +64,15 @@ struct GradientExchange {
     int gradients_after(int layer) const;
     void send_gradients(int group);
     // After the backward pass: sums the remaining gradients, each in its owner's g.grads. g.stats receives
-    // the sum of the losses, the norm, and the scale, as gpt2_gradient_norm() computes them. The targets of
-    // `counted` of this process's tokens count.
+    // the sum of the losses, the norm, and the scale, as gpt2_gradient_norm() computes them. The step has
+    // `tokens` in all processes; the targets of `counted` of this process's count.
     void reduce(float max_norm, int64_t tokens, int64_t counted);
 
     // --- weights ---
 
     // Whether weights can be gathered during the forward pass. Otherwise call exchange_weights() after each
     // update.
-    bool weights_overlap() const { return between_nodes() ? overlaps() : on_launchpad; }
+    bool weights_overlap() const { return between_nodes() ? overlaps() : all_on_launchpads; }
     // What the forward pass reads first, and the rest. After the update of the first weights, store_weights()
     // stores them while the rest is updated; between nodes, send_first_weights() follows. After the update,
     // finish_update(); then gather_first_weights() gathers them.
@@ -129,7 +128,7 @@ struct GradientExchange {
     void import_buffers();
     void allocate_gathered();
     void copy(const Copies& copies);
-    bool overlaps() const { return !g.pad || on_launchpad; }
+    bool overlaps() const { return !some_cannot_import; }
     // A GPU that cannot import the buffers: the CPU sums.
     bool sums_on_host() const { return g.pad && !on_launchpad; }
     LaunchPad* pad() const { return on_launchpad ? g.pad : nullptr; }
@@ -191,8 +190,10 @@ struct GradientExchange {
     size_t stride = 0;                      // elements of a buffer
     Real* buffers = nullptr;                // (local_size, stride), shared
     bool on_launchpad = false;              // the launchpad reads and writes the buffers
-    bool synchronized = false;              // since the last call for a layer
-    Real* gathered = nullptr;               // on the device: the memory of GatheredShard
+    // Of all processes, whose devices may be unlike, while their protocol is one
+    bool some_cannot_import = false, all_on_launchpads = false, some_on_launchpad = false;
+    bool synchronized = false;  // since the last call for a layer
+    Real* gathered = nullptr;   // on the device: the memory of GatheredShard
     std::vector<TensorRange> everything;
     std::vector<GradientSlice<Real>> own_sums;  // to compute the norm: the sums that this process owns
     std::vector<int> group_begin;               // groups_of_layers()

@@ -91,8 +91,7 @@ void StepRunner<Real>::forward_first() {
 // The last micro-step's gradients are complete: they leave for the other processes, or their norm follows.
 template <class Real>
 void StepRunner<Real>::head_and_backward(Gradients gradients, bool last) {
-    const int num_processes = exchange ? exchange->num_processes() : 1;
-    gpt2_head(g, B, T, 1.0f / (float(B) * float(T) * float(micro_steps) * float(num_processes)), gradients);
+    gpt2_head(g, B, T, 1.0f / float(step_tokens), gradients);
     if (exchange && last)
         return gpt2_backward(g, B, T, gradients, [&](int layer) {
             if (layer == exchange->synchronization_layer()) synchronize();
@@ -134,7 +133,7 @@ void StepRunner<Real>::update() {
 template <class Real>
 void StepRunner<Real>::reduce_and_update(int step) {
     StepStats* const sent = readback + step % 2;
-    if (exchange) exchange->reduce(gradient_clip, int64_t(B) * T * micro_steps, counted);
+    if (exchange) exchange->reduce(gradient_clip, step_tokens, counted);
     g.memory.copy(sent, g.stats, 1);
     if (should_update && g.pad) g.pad->commit(true);
     // last, so that a step that fails leaves the parameters as they were
@@ -151,7 +150,7 @@ void StepRunner<Real>::count_targets(int micro_step, const std::vector<int>& tar
     const auto counts = [&](int target) { return target >= 0 && target < g.config.vocab_size; };
     counted = (micro_step ? counted : 0) + std::count_if(targets.begin(), targets.end(), counts);
     if (exchange || micro_step + 1 < micro_steps) return;
-    const float weight = token_weight(int64_t(B) * T * micro_steps, counted);
+    const float weight = token_weight(step_tokens, counted);
     if (weight != std::exchange(sent_weight, weight)) g.memory.upload(g.token_weight, &weight, 1);
 }
 

@@ -20,9 +20,10 @@ struct StepRunner {
     GPT2<Real>& g;
     Optimizer<Real>& optimizer;
     int B, T, micro_steps;
-    float gradient_clip = 1.0f;  // largest norm; 0: not clipped
-    uint64_t dropout_seed = 42;  // for g.dropout
-    int process = 0;             // rank in the job: each process has its own dropout masks
+    int64_t step_tokens = int64_t(B) * T * micro_steps;  // in all processes
+    float gradient_clip = 1.0f;                          // largest norm; 0: not clipped
+    uint64_t dropout_seed = 42;                          // for g.dropout
+    int process = 0;  // rank in the job: each process has its own dropout masks
     LossScaling scaling = {};
     GradientExchange<Real>* exchange = nullptr;  // with the other processes; null: there are none
     // If set, decides from a step's stats whether its update is applied; the host waits for them then.

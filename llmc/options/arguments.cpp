@@ -192,19 +192,20 @@ void add_cpu_options(OptionTable& table, MachineOptions& o) {
         .add("--threads num-threads", o.threads,
              "CPU threads; 0: OMP_NUM_THREADS, or the cores that the process may use, at most its CPU quota")
         .between(0, 1024)
+        .of_process()
         .not_saved();
     Option& simd = table.add(
         "--simd", o.simd,
         "instruction set of the CPU's GEMM and attention micro-kernels: " + simd_option_names(SIMD_AMX));
     simd.problem = choose_simd_by_name;  // which takes it
-    simd.is_saved = false;
+    simd.of_process().not_saved();
 }
 
 void add_tensor_core_option(OptionTable& table, MachineOptions& o) {
     Option& row = table.add("--tensor-cores", o.tensor_cores,
                             "use the GPU's tensor cores even if its driver is known to crash or hang with "
                             "them; or use none");
-    row.one_of({"by driver", "false", "true"}).not_saved();
+    row.one_of({"by driver", "false", "true"}).not_saved().of_process();
     row.bare = "true";
     row.has_negation = true;
 }

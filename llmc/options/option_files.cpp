@@ -125,11 +125,12 @@ static std::string line_of(const Option& row, const std::vector<std::string>& te
     return row.name + "=[" + list + "]";
 }
 
-NamedTexts saved_options(const Options& o) {
+NamedTexts saved_options(const Options& o, bool only_compared) {
     NamedTexts lines;
     Options copy = o;
     for (const Option& row : option_table(copy).rows)
-        if (row.is_saved) lines.emplace_back(row.name, line_of(row, saved_texts(o, row)));
+        if (row.is_saved && (row.is_compared || !only_compared))
+            lines.emplace_back(row.name, line_of(row, saved_texts(o, row)));
     return lines;
 }
 

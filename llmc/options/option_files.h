@@ -21,7 +21,7 @@ std::string options_text(const Options& o);
 // The same by name, for comparisons between processes; and those that somebody gave, with their dashes.
 using NamedText = std::pair<std::string, std::string>;
 using NamedTexts = std::vector<NamedText>;
-NamedTexts saved_options(const Options& o);
+NamedTexts saved_options(const Options& o, bool only_compared = false);
 NamedTexts given_options(const Options& o);
 
 // A line for each option that differs from those in a file of the run's folder.

@@ -88,6 +88,7 @@ struct Option {
     Option& list() { return is_long = has_commas = true, *this; }
     Option& zero_or_one() { return bare = "", *this; }  // a bool that needs a value, as llm.c's
     Option& not_saved() { return is_saved = false, *this; }
+    Option& of_process() { return is_compared = false, *this; }  // each of a job may have its own
     Option& required() { return is_required = true, *this; }
 
     bool is_positional() const { return name[0] >= 'A' && name[0] <= 'Z'; }

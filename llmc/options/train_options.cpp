@@ -63,6 +63,7 @@ static void add_training_options(OptionTable& t, Options& o) {
         .one_of(optimizer_names());
     t.add("-b,--batch-size bs batch micro-batch", o.batch,
           "sequences in a micro-batch (B), in each process; auto: the fastest that fits")
+        .of_process()
         .at_least(1)
         .word_for_zero = "auto";
     t.add("-t,--sequence-length block-size context seq-len ctx max-length n-ctx", o.sequence,
@@ -177,8 +178,19 @@ static void add_output_options(OptionTable& t, Options& o) {
 
 static void add_device_options(OptionTable& t, Options& o) {
     t.group = "Device and memory";
-    t.add("--device gpu", o.device, "auto, cpu, gpu, a number of --list-devices, or part of a name");
+    t.add("--device gpu", o.device, "auto, cpu, gpu, a number of --list-devices, or part of a name")
+        .of_process();
+    t.add("--devices", o.devices,
+          "train on several devices of this machine together: all, or such as 0,1,cpu; needs MPI")
+        .list()
+        .not_saved();
+    t.add("--share", o.share,
+          "with several processes: sequences of a step, relative to the others'; 0: as speeds are measured")
+        .between(0, 1e6)
+        .of_process()
+        .not_saved();
     t.add("--device-memory", o.device_memory, "most of its memory that the run may take, such as 8G")
+        .of_process()
         .is_size = true;
     add_cpu_options(t, o.machine);
     add_tensor_core_option(t, o.machine);
@@ -188,8 +200,10 @@ static void add_device_options(OptionTable& t, Options& o) {
         .zero_or_one();
     t.add("-r,--recompute", o.recompute,
           "in the backward pass: 0 nothing, 1 GELU, 2 LayerNorm too, 3 whole layers")
+        .of_process()
         .between(0, 3);
     t.add("--offload", o.offload, "optimizer: keep moments and master weights in the host's memory")
+        .of_process()
         .one_of({"none", "optimizer"});
     t.add("-z,--zero-stage", o.zero_stage,
           "several processes divide the optimizer's state (stage 1), whether 0 or 1")
@@ -389,10 +403,20 @@ static void check_mixture(const Options& o) {
              validated, sources);
 }
 
-static void check_batch(const Options& o) {
+// Of unlike processes, each has a sequence at least.
+static void check_divided_batch(const Options& o) {
+    if (o.total_batch <= 0 || o.total_batch % o.sequence)
+        fail("-d %d is not a multiple of T = %d", o.total_batch, o.sequence);
+    if (o.global_batch() < o.num_processes)
+        fail("-d %d has %d sequences of %d tokens for %d processes: give each of them one at least",
+             o.total_batch, o.global_batch(), o.sequence, o.num_processes);
+}
+
+void check_batch(const Options& o) {
     const int64_t sequences = int64_t(std::max(1, o.batch)) * o.num_processes;
     if (sequences > (1 << 30) / o.sequence)
         fail("-b %lld times -t %d is more than 2^30 tokens", (long long)sequences, o.sequence);
+    if (o.is_divided && o.total_batch != -1) return check_divided_batch(o);
     const int micro = std::max(1, o.batch) * o.num_processes * o.sequence;
     if (o.total_batch != -1 && (o.total_batch <= 0 || o.total_batch % micro))
         fail("-d %d is not a multiple of %s%s = %d", o.total_batch, o.batch ? "B*T" : "T",
@@ -410,7 +434,7 @@ static void check_options(const Options& o) {
         fail("no --text: --minutes chooses a run on a text; -x or --epochs say how long other runs are");
     if (o.val_data.empty() && o.overfit) fail("-a 1 trains on validation data: give token shards with -j");
     check_mixture(o);
-    check_batch(o);
+    if (o.knows_devices && o.devices.empty()) check_batch(o);
     if (o.val_batches == 0 && o.val_every)
         fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");
     if (o.patience && !o.validates()) fail("--patience counts validations: it needs -j and -v");

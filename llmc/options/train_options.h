@@ -27,12 +27,14 @@ struct Options {
     std::vector<std::string> text = {};  // files or folders to train on, or "stories"; empty: -i and -j
     TextOptions of_text = {};
     std::string device = "auto";
-    uint64_t device_memory = 0;  // most bytes of the device's memory; 0: all
+    std::vector<std::string> devices = {};  // for each, mpirun starts a process; empty: none are started
+    uint64_t device_memory = 0;             // most bytes of the device's memory; 0: all
     MachineOptions machine = {};
     Schedule scheduler = Schedule::constant;
     StoredType precision = StoredType::fp32;
     OptimizerKind optimizer = OptimizerKind::adamw;
-    int batch = 4;  // 0: auto
+    int batch = 4;     // 0: auto
+    double share = 0;  // of a step, relative to other processes; 0: as their speeds are
     int sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
     double epochs = 0;   // length of the run if max_steps is -1; 0: one
     double minutes = 3;  // of training on a text, which decides what is not given
@@ -73,13 +75,18 @@ struct Options {
     // its device resumes.
     int num_processes = 1, process_rank = 0;
     bool retries = false;
-    int num_nodes = 1;                           // machines; set after parsing
+    // Set after parsing: the machines; whether the processes have unlike devices, of which each computes as
+    // many of a step's sequences as it is fast (division.h); how many of this machine use this one's.
+    int num_nodes = 1;
+    bool knows_devices = num_processes == 1, is_divided = false;
+    int processes_on_device = 1;
     std::string expected_data = "";              // a dry run of --text: the tokens that the run would have
     std::vector<uint64_t> expected_tokens = {};  // and those of each source of a mixture
     std::vector<std::string> notes = {};  // lines to print: options without effect, from a file or chosen
 
     bool is_given(const auto& value) const { return sources.is_given(value); }
-    int global_batch() const { return batch * num_processes; }  // sequences of a micro-batch in all processes
+    // SequenceRange that the processes draw together: a micro-batch of each, or a step.
+    int global_batch() const { return is_divided ? total_batch / sequence : batch * num_processes; }
     // Muon's learning rate, as a multiple of AdamW's.
     float muon_rate_over_adamw_rate() const {
         return muon_learning_rate > 0 && learning_rate > 0 ? muon_learning_rate / learning_rate : 1;
@@ -117,6 +124,9 @@ bool parse_options(int argc, char** argv, Options& o);
 
 // Chooses what follows from other options. Error if options contradict each other.
 void complete_options(Options& o);
+
+// Error if -d does not fit -b, -t and the processes, whose devices are known.
+void check_batch(const Options& o);
 
 // Adds a note that lists the values that were chosen for something.
 void note_chosen(Options& o, const std::string& what);

@@ -10,18 +10,20 @@
 #include "llmc/run/run_plan.h"
 #include "llmc/run/run_setup.h"
 
-// Mean seconds of a step of so many micro-batches, at a learning rate of 0.
+// Mean seconds of a step of so many micro-batches, at a learning rate of 0, or without its update.
 template <class Real>
 double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
-                         std::optional<Mixture>& loader, int micro_steps) {
+                         std::optional<Mixture>& loader, int micro_steps, bool updates = true) {
     StepRunner<Real> runner = {
         .g = g, .optimizer = optimizer, .B = o.batch, .T = o.sequence, .micro_steps = micro_steps};
+    if (!updates) runner.should_update = [](const StepStats&) { return false; };
     runner.prepare();
     if (g.pad) prepare_kernels(*g.pad);
     const Phase phase(format_string("timing a few training steps of %d micro-batch%s", micro_steps,
                                     micro_steps == 1 ? "" : "es"));
     const auto read_batch = [&](int* in, int* out) {
-        if (loader) return void(loader->next_batch(in, out, o.process_rank, o.num_processes));
+        if (loader && !o.is_divided)
+            return void(loader->next_batch(in, out, {o.process_rank * o.batch, o.batch}));
         for (int i = 0; i < o.batch * o.sequence; i++) in[i] = out[i] = i * 31 % g.config.vocab_size;
     };
     int step = 0;
@@ -42,6 +44,14 @@ double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optim
     if (first >= 60) return first;
     if (g.pad && g.pad->device().is_gpu()) mean_of_steps(1000, 0.3);  // raises the clock
     return mean_of_steps(1000, first < 0.2 ? 0.5 : 2);
+}
+
+// Of forward and backward pass, in a micro-batch as a process of a divided step may have it; changes nothing.
+template <class Real>
+double seconds_of_sequence(Options o, GPT2<Real>& g, Optimizer<Real>& optimizer) {
+    o.batch = std::clamp(o.global_batch() / o.num_processes, 1, o.batch);
+    std::optional<Mixture> no_data;
+    return mean_step_seconds(o, g, optimizer, no_data, 1, false) / o.batch;
 }
 
 // Seconds of a step of the run. The update, which takes long with --offload, comes once in a step.

@@ -13,6 +13,7 @@
 #include "llmc/distributed/communicator.h"
 #include "llmc/generate/text_generator.h"
 #include "llmc/model/gpt2.h"
+#include "llmc/run/division.h"
 #include "llmc/text/text_stream.h"
 #include "llmc/text/tokenizer.h"
 
@@ -43,25 +44,36 @@ void for_each_loss(GPT2<Real>& g, int B, int T, const Next& next, const Add& add
     }
 }
 
-// The mean loss over the tokens of the first max_batches (-1: all) batches of (B,T) from each of the job's
-// processes, which share the work; the loader draws the batches of all. Every target that is not ignored
+// The mean loss over the tokens of the first max_batches (-1: all) batches of the loader, of which each of
+// the job's processes computes its own part. Every target that is not ignored
 // counts once, even though the last batch of an epoch is filled up with the first tokens. None if goes_on,
 // which is called after each batch and returns the same in all processes, has returned false.
 template <class Real>
-std::optional<float> validation_loss(GPT2<Real>& g, DataLoader& loader, int B, int T, int max_batches,
-                                     Communicator& job,
+std::optional<float> validation_loss(GPT2<Real>& g, DataLoader& loader, const OwnPart& own, int T,
+                                     int max_batches, Communicator& job,
                                      const std::function<bool(int done, int total)>& goes_on) {
     loader.reset();
     const uint64_t batches =
         std::min<uint64_t>(loader.num_batches(), max_batches < 0 ? ~0ull : uint64_t(max_batches));
+    const int B = own.micro_batch, all = own.sequences.count;
+    std::vector<int> own_inputs(size_t(all) * T), own_targets(own_inputs.size());
     uint64_t done = 0;
     bool stopped = false;
+    int first = all, fresh = 0;  // of this process's sequences, the micro-batch's first; their new tokens
     const auto next = [&](std::vector<int>& inputs, std::vector<int>& targets, std::vector<int>& counts) {
-        stopped = done > 0 && !goes_on(int(done), int(batches));
-        if (stopped || done == batches) return false;
-        const int fresh = loader.next_batch(inputs.data(), targets.data(), job.rank, job.size);
-        for (int row = 0; row < B; row++) counts[row] = std::clamp(fresh - row * T, 0, T);
-        done++;
+        if (first >= all) {
+            stopped = done > 0 && !goes_on(int(done), int(batches));
+            if (stopped || done == batches) return false;
+            fresh = loader.next_batch(own_inputs.data(), own_targets.data(), own.sequences);
+            first = 0;
+            done++;
+        }
+        const int rows = std::min(B, all - first);
+        std::copy_n(own_inputs.data() + first * T, rows * T, inputs.data());
+        std::copy_n(own_targets.data() + first * T, rows * T, targets.data());
+        for (int row = 0; row < B; row++)
+            counts[row] = row < rows ? std::clamp(fresh - (first + row) * T, 0, T) : 0;
+        first += rows;
         return true;
     };
     double totals[2] = {};  // of the losses, of the tokens

@@ -1,6 +1,7 @@
 #include "llmc/run/fit.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -50,6 +51,14 @@ static std::vector<int> divisors_of(int n, int most) {
     return low;
 }
 
+// Micro-batches for so many sequences of a process. A divided step may have any.
+static std::vector<int> batches_of(const Options& o, int sequences, int most) {
+    if (!o.is_divided) return divisors_of(sequences, most);
+    std::vector<int> all(size_t(std::min(sequences, most)));
+    std::iota(all.begin(), all.end(), 1);
+    return all;
+}
+
 // The largest number up to `most` that fits, as all smaller ones do; 0: none. Doubles it before it bisects:
 // numbers far too large are not tried.
 static int largest(int most, const std::function<bool(int)>& fits) {
@@ -72,12 +81,19 @@ static int largest_of(const MemoryCheck& memory, RunShape shape, const std::vect
 
 // Choices among which find_fit() takes the fastest that fits.
 struct FitChoices {
-    int sequences;   // of a process in a step: B divides it
-    int most_batch;  // larger B are not considered
+    int sequences;             // of a process in a step
+    std::vector<int> batches;  // ascending; at least one
     std::vector<Recompute> recompute;
     std::vector<bool> offload;
     RunShape others;  // T and what else the shapes have in common
 };
+
+// SequenceRange of a process in a step, which are not known yet if it is divided by speed: at most these.
+static int sequences_of(const Options& o) {
+    if (o.is_divided) return o.global_batch() - o.num_processes + 1;
+    if (o.total_batch > 0) return o.total_batch / (o.sequence * o.num_processes);
+    return o.batch ? o.batch : Options().batch;
+}
 
 static RunShape with(RunShape shape, Recompute recompute, bool offload) {
     shape.B = 1;
@@ -88,7 +104,7 @@ static RunShape with(RunShape shape, Recompute recompute, bool offload) {
 
 // The shape with the shortest estimated time per token; none: nothing fits. All processes call it.
 static std::optional<RunShape> find_fit(const MemoryCheck& memory, const FitChoices& choices) {
-    const std::vector<int> batches = divisors_of(choices.sequences, std::max(1, choices.most_batch));
+    const std::vector<int>& batches = choices.batches;
     std::optional<RunShape> best;
     const auto time = [&](const RunShape& shape) { return relative_time(shape, choices.sequences); };
     for (const bool offload : choices.offload)
@@ -105,8 +121,8 @@ int largest_batch(const MemoryCheck& memory, const Options& o) {
     const int per_sequence = o.sequence * o.num_processes;
     RunShape shape = shape_of(o);
     if (o.total_batch > 0) {
-        const int sequences = o.total_batch / per_sequence;
-        return largest_of(memory, shape, divisors_of(sequences, sequences));
+        const int sequences = sequences_of(o);
+        return largest_of(memory, shape, batches_of(o, sequences, sequences));
     }
     return largest(max_tokens / per_sequence, [&](int B) {
         shape.B = B;
@@ -120,12 +136,6 @@ static std::vector<Recompute> from(int least) {
     std::vector<Recompute> all;
     for (int r = least; r <= RECOMPUTE_LAYERS; r++) all.push_back(Recompute(r));
     return all;
-}
-
-// Sequences of a process in a step.
-static int sequences_of(const Options& o) {
-    if (o.total_batch > 0) return o.total_batch / (o.sequence * o.num_processes);
-    return o.batch ? o.batch : Options().batch;
 }
 
 static std::vector<bool> offload_choices(const MemoryCheck& memory) {
@@ -147,13 +157,14 @@ static std::string options_of(const RunShape& shape, const Options& o) {
     if (shape.offload != (o.is_given(o.offload) && o.offloads_optimizer()))
         add(shape.offload ? "--offload optimizer" : "--offload none");
     const int total = sequences_of(o) * o.sequence * o.num_processes;
-    if (adds_batch && !o.is_given(o.total_batch) && total % (shape.B * shape.T * o.num_processes) == 0)
+    if (adds_batch && !o.is_given(o.total_batch) && !o.is_divided &&
+        total % (shape.B * shape.T * o.num_processes) == 0)
         add(format_string("-d %d", total));
     return text;
 }
 
 static void apply(Options& o, const RunShape& shape) {
-    o.total_batch = sequences_of(o) * o.sequence * o.num_processes;
+    if (!o.is_divided) o.total_batch = sequences_of(o) * o.sequence * o.num_processes;
     o.batch = shape.B;
     o.recompute = shape.recompute;
     o.offload = shape.offload ? Offload::optimizer : Offload::none;
@@ -172,8 +183,9 @@ void choose_fit(Options& o, const MemoryCheck& memory, uint64_t tokens) {
     if (!asked && memory.fits(shape_of(o))) return;
     std::vector<Recompute> recompute = from(asked ? RECOMPUTE_NOTHING : o.recompute);
     if (o.is_given(o.recompute)) recompute = {Recompute(o.recompute)};
-    FitChoices choices = {.sequences = sequences_of(o),
-                          .most_batch = most_batch(o, tokens),
+    const int sequences = sequences_of(o);
+    FitChoices choices = {.sequences = sequences,
+                          .batches = batches_of(o, sequences, std::max(1, most_batch(o, tokens))),
                           .recompute = recompute,
                           .offload = offload_choices(memory),
                           .others = shape_of(o)};
@@ -186,7 +198,7 @@ void choose_fit(Options& o, const MemoryCheck& memory, uint64_t tokens) {
     if (found && asked)
         print_line(stdout, "note: -b auto is -b %d -r %d%s, which fits; -d stays %d", shape.B,
                    int(shape.recompute), shape.offload ? " --offload optimizer" : "",
-                   choices.sequences * o.sequence * o.num_processes);
+                   o.is_divided ? o.total_batch : sequences * o.sequence * o.num_processes);
     else if (found)
         print_line(stdout, "note: -b %d -r %d do not fit in memory: the run uses %s; its steps stay the same",
                    o.batch, o.recompute, options_of(shape, o).c_str());
@@ -227,7 +239,7 @@ static std::optional<RunShape> find_shorter(const MemoryCheck& memory, const Opt
 static std::string advice(const MemoryCheck& memory, const Options& o) {
     const bool may_halve = o.precision == StoredType::fp32;
     FitChoices choices = {.sequences = sequences_of(o),
-                          .most_batch = max_tokens,
+                          .batches = batches_of(o, sequences_of(o), max_tokens),
                           .recompute = from(o.recompute),
                           .offload = offload_choices(memory),
                           .others = shape_of(o)};

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
+#include <system_error>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/os.h"
+#include "llmc/base/process.h"
 #include "llmc/base/system_files.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/checkpoint.h"
@@ -28,11 +31,23 @@ static std::vector<DeviceInfo> usable_gpus() {
     return gpus;
 }
 
+// What the processes of this machine have, of what all processes have.
+static std::span<const std::string> of_machine(const std::vector<std::string>& all, const Communicator& job) {
+    return std::span(all).subspan(size_t(job.rank - job.machine_rank), size_t(job.machine_size));
+}
+
 // Unless mpirun has bound the processes to cores of their own, or the user has said how many threads to use.
-static void take_share_of_cores(const Options& o, const Communicator& job) {
-    const int cores = omp_get_num_procs();
+// Those that train on the CPU get what the others, which need one each, leave.
+static void take_share_of_cores(const Options& o, std::span<const std::string> devices) {
+    const int cores = omp_get_num_procs(), processes = int(devices.size());
     if (o.machine.threads || getenv("OMP_NUM_THREADS") || cores < online_cpus()) return;
-    omp_set_num_threads(std::max(1, std::min(cores, cpu_quota()) / job.machine_size));
+    const int on_cpu = int(std::count(devices.begin(), devices.end(), "cpu")),
+              usable = std::min(cores, cpu_quota());
+    const bool is_mixed = on_cpu > 0 && on_cpu < processes;
+    const int share = !is_mixed           ? usable / processes
+                      : o.device == "cpu" ? (usable - processes + on_cpu) / on_cpu
+                                          : 1;
+    omp_set_num_threads(std::max(1, share));
 }
 
 void note_bound_cores(const Options& o, const Communicator& job) {
@@ -44,33 +59,229 @@ void note_bound_cores(const Options& o, const Communicator& job) {
                cores, all, cores * job.machine_size);
 }
 
-// Whether each process of the machine sees one GPU, and no other process sees the same: srun
-// --gpus-per-task=1. `seen` has the PCI addresses of the GPUs that each rank sees.
-static bool each_sees_its_own(const std::vector<std::string>& seen, const Communicator& job) {
-    const auto first = seen.begin() + (job.rank - job.machine_rank), end = first + job.machine_size;
-    const bool single = std::all_of(first, end, [](const std::string& gpus) {
-        return gpus.size() > 1 && std::count(gpus.begin(), gpus.end(), ' ') == 1;
-    });
-    return single && int(std::set<std::string>(first, end).size()) == job.machine_size;
+// Those of --devices; all: GPUs and the CPU.
+static std::vector<std::string> named_devices(const Options& o) {
+    if (o.devices != std::vector<std::string>{"all"}) return o.devices;
+    std::vector<std::string> all;
+    for (const DeviceInfo& gpu : usable_gpus()) all.push_back(std::to_string(gpu.index));
+    all.push_back("cpu");
+    return all;
 }
 
-std::string device_of_process(const Options& o, Communicator& job) {
-    if (job.machine_size == 1) return o.device;
-    take_share_of_cores(o, job);  // a GPU's process sums gradients, too
-    if (o.device != "auto") return o.device;
-    const std::vector<DeviceInfo> gpus = usable_gpus();
+// Without --devices and its values.
+static std::vector<std::string> other_arguments(int argc, char** argv) {
+    std::vector<std::string> others;
+    bool is_value = false;
+    for (const std::string argument : std::span(argv, size_t(argc))) {
+        const bool is_list = argument == "--devices" || argument.starts_with("--devices=");
+        is_value = is_list || (is_value && !argument.starts_with("-"));
+        if (!is_value) others.push_back(argument);
+    }
+    return others;
+}
+
+std::optional<int> train_on_devices(Options& o, int argc, char** argv) {
+    const char* by_hand = "mpirun -np 1 train_gpt2 --device 0 ... : -np 1 train_gpt2 --device cpu ...";
+    if (has_launcher())
+        fail("--devices starts the processes itself: leave out mpirun, or name a device for each, as in %s",
+             by_hand);
+    if (o.sources.of(&o.device) == Source::command_line)
+        fail("--devices names the devices: leave out --device");
+    const std::vector<std::string> devices = named_devices(o);
+    if (devices.size() == 1) {
+        o.device = devices[0];
+        return std::nullopt;
+    }
+    if (!built_with_mpi())
+        fail(
+            "--devices needs MPI, without which this program was built: install it, such as with apt install "
+            "libopenmpi-dev, and build again");
+    std::vector<std::string> command = {"mpirun"};
+    const std::vector<std::string> arguments = other_arguments(argc, argv);
+    for (const std::string& device : devices) {
+        if (command.size() > 1) command.push_back(":");
+        command.insert(command.end(), {"-np", "1"});
+        command.insert(command.end(), arguments.begin(), arguments.end());
+        command.insert(command.end(), {"--device", device});
+    }
+    try {
+        // The processes share the cores. Other MPIs than Open MPI ignore these.
+        return run_instead(command, {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                     {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                                     {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                                     {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+                                     {"OMPI_MCA_orte_execute_quiet", "1"}});
+    } catch (const std::system_error& error) {
+        fail("--devices: cannot start mpirun: %s; install MPI, or put its folder into PATH",
+             error.code().message().c_str());
+    }
+}
+
+// Whether each process of the machine sees one GPU, and no other process sees the same: srun
+// --gpus-per-task=1. `seen` has the PCI addresses of the GPUs that each rank sees.
+static bool each_sees_its_own(std::span<const std::string> seen) {
+    const bool single = std::all_of(seen.begin(), seen.end(), [](const std::string& gpus) {
+        return gpus.size() > 1 && std::count(gpus.begin(), gpus.end(), ' ') == 1;
+    });
+    return single && std::set<std::string>(seen.begin(), seen.end()).size() == seen.size();
+}
+
+std::string device_of_process(Options& o, Communicator& job) {
+    const std::vector<std::string> all = job.gather(o.device);
+    const auto devices = of_machine(all, job);
+    std::vector<DeviceInfo> gpus;
     std::string addresses;
+    if (o.device == "auto" && devices.size() > 1) gpus = usable_gpus();
     for (const DeviceInfo& gpu : gpus) addresses += gpu.pci + " ";
     const std::vector<std::string> seen = job.gather(addresses);
+    const size_t same = size_t(std::count(devices.begin(), devices.end(), o.device));
+    if (o.device != "auto") o.processes_on_device = int(same);
+    if (devices.size() == 1) return o.device;
+    take_share_of_cores(o, devices);  // a GPU's process sums gradients, too
+    if (o.device != "auto") return o.device;
     if (gpus.empty()) return "cpu";
-    if (each_sees_its_own(seen, job)) return std::to_string(gpus[0].index);
-    if (int(gpus.size()) < job.machine_size)
+    if (each_sees_its_own(of_machine(seen, job))) return std::to_string(gpus[0].index);
+    if (gpus.size() < same)
         fail(
-            "--device auto: %d processes on a machine with %zu GPU%s: start one process per GPU, or name "
+            "--device auto: %zu processes on a machine with %zu GPU%s: start one process per GPU, or name "
             "the device that all of them use with --device, such as --device 0",
-            job.machine_size, gpus.size(), gpus.size() == 1 ? "" : "s");
+            same, gpus.size(), gpus.size() == 1 ? "" : "s");
     if (job.rank == 0) note_hidden_devices(stdout);
-    return std::to_string(gpus[job.machine_rank].index);
+    return std::to_string(
+        gpus[size_t(std::count(devices.begin(), devices.begin() + job.machine_rank, "auto"))].index);
+}
+
+// --- unlike devices ---
+
+void share_cores(const Options& o, const std::vector<bool>& members, Communicator& job) {
+    const std::vector<std::string> all = job.gather(o.device);
+    std::vector<std::string> devices;
+    for (size_t i = 0; i < all.size(); i++)
+        if (members[i]) devices.push_back(all[i]);
+    take_share_of_cores(o, devices);
+}
+
+// What decides how fast this process trains: the device's name, for the CPU and software also threads.
+static std::string speed_of_device(const Options& o, const LaunchPad* pad) {
+    std::string text = pad ? pad->device().name : "cpu";
+    const int threads = pad ? omp_get_num_procs() : omp_get_max_threads();
+    if (!pad || !pad->device().is_gpu())
+        text += format_string(", %d thread%s", threads, threads == 1 ? "" : "s");
+    if (o.share > 0) text += format_string(", --share %g", o.share);
+    return text;
+}
+
+void compare_devices(Options& o, const LaunchPad* pad, Communicator& job) {
+    if (o.knows_devices) return;
+    // an option that each process may have of its own also makes them unlike
+    const std::vector<std::string> all = job.gather(
+        format_string("%s, %d %d, %d %d, %d %d, %llu", speed_of_device(o, pad).c_str(), o.is_given(o.batch),
+                      o.batch, o.is_given(o.recompute), o.recompute, o.is_given(o.offload),
+                      o.offloads_optimizer(), (unsigned long long)o.device_memory));
+    o.knows_devices = true;
+    o.is_divided = std::count(all.begin(), all.end(), all[0]) < job.size;
+}
+
+void choose_step_of_all(Options& o, Communicator& job) {
+    double sequences = o.batch ? o.batch : Options().batch;
+    if (o.is_divided && o.total_batch == -1) {
+        job.all_reduce_sum(&sequences, 1);
+        o.total_batch = int(sequences) * o.sequence;
+    }
+    job.agree([&] { check_batch(o); });
+}
+
+// A number of each process.
+static std::vector<double> of_all(double number, Communicator& job) {
+    std::vector<double> all(size_t(job.size));
+    all[size_t(job.rank)] = number;
+    job.all_reduce_sum(all.data(), job.size);
+    return all;
+}
+
+// A division among the members of `all`, and no sequences for the others.
+static Division with_others(const Division& of_members, Division all) {
+    size_t member = 0;
+    for (ProcessShare& share : all)
+        share = share.sequences ? of_members[member++] : ProcessShare{share.device};
+    return all;
+}
+
+// The division by speeds that are measured while these processes compute at once, and the others wait.
+static Division measured_division(const Options& o, const std::vector<ProcessSpeed>& all,
+                                  const std::vector<bool>& members, const std::function<double()>& measure,
+                                  Communicator& job, double& step_seconds) {
+    const std::vector<double> seconds = of_all(members[size_t(job.rank)] ? measure() : 0, job);
+    std::vector<ProcessSpeed> processes;
+    std::vector<double> of_members;
+    for (size_t i = 0; i < all.size(); i++)
+        if (members[i]) processes.push_back(all[i]), of_members.push_back(seconds[i]);
+    const Division found = divide(o.global_batch(), processes, of_members);
+    step_seconds = slowest_seconds(found, of_members);
+    Division division;
+    for (size_t i = 0; i < all.size(); i++) division.push_back({all[i].device, members[i]});
+    return with_others(found, division);
+}
+
+// Processes that share a machine's cores may cost each other more than they bring: then only the one that is
+// fastest alone, or only those with a GPU of their own, train.
+static Division fastest_division(const Options& o, const std::vector<ProcessSpeed>& all,
+                                 const std::vector<bool>& on_cores, const std::function<double()>& measure,
+                                 Communicator& job) {
+    double best_seconds;
+    const std::vector<bool> everybody(all.size(), true);
+    Division best = measured_division(o, all, everybody, measure, job, best_seconds);
+    const int with_cores = int(std::count(on_cores.begin(), on_cores.end(), true));
+    std::vector<std::vector<bool>> subsets;
+    if (with_cores > 0 && with_cores < job.size) subsets.push_back(on_cores), subsets.back().flip();
+    for (size_t i = 0; with_cores > 1 && with_cores == job.size && i < all.size(); i++)
+        subsets.emplace_back(all.size())[i] = true;
+    if (job.num_nodes > 1 || with_cores == 0) return best;
+    for (const std::vector<bool>& members : subsets) {
+        double seconds;
+        share_cores(o, members, job);
+        const Division division = measured_division(o, all, members, measure, job, seconds);
+        if (seconds < best_seconds) best = division, best_seconds = seconds;
+    }
+    share_cores(o, everybody, job);
+    return best;
+}
+
+static Division division_of_shares(const Options& o, const std::vector<ProcessSpeed>& all,
+                                   std::vector<double> shares) {
+    const auto missing = std::count(shares.begin(), shares.end(), 0.0);
+    if (missing)
+        fail("--share is given to %zu of %zu processes: give it to all of them, or to none",
+             shares.size() - size_t(missing), shares.size());
+    for (double& share : shares) share = 1 / share;
+    return divide(o.global_batch(), all, shares);
+}
+
+Division agree_on_division(const Options& o, const Start& start, const LaunchPad* pad,
+                           const std::function<double()>& measure, Communicator& job) {
+    const Division& before = start.state.division;
+    if (!o.is_divided) {
+        if (!before.empty())
+            printf("note: the run's steps are not divided by speed any more: the devices are equal\n");
+        return {};
+    }
+    const std::vector<std::string> devices = job.gather(speed_of_device(o, pad));
+    const std::vector<double> most = of_all(o.batch, job), shares = of_all(o.share, job);
+    std::vector<ProcessSpeed> processes;
+    for (size_t i = 0; i < devices.size(); i++) processes.push_back({devices[i], int(most[i])});
+    const bool has_gpu = pad && pad->device().is_gpu();
+    std::vector<bool> on_cores;
+    for (const double is_on_cores : of_all(!has_gpu, job)) on_cores.push_back(is_on_cores > 0);
+    Division division = before;
+    if (!fits(before, o.global_batch(), processes)) {
+        if (!before.empty())
+            printf("note: the division of a step changes, since the processes have changed\n");
+        const bool measures = std::count(shares.begin(), shares.end(), 0.0) == job.size;
+        division = measures ? fastest_division(o, processes, on_cores, measure, job)
+                            : division_of_shares(o, processes, shares);
+    }
+    print_line(stdout, "division of a step: %s", describe(division).c_str());
+    return division;
 }
 
 // Owners of one local rank follow each other, so that their shards are neighbours: gradient_exchange.h.
@@ -85,6 +296,16 @@ OptimizerShare share_of_process(const Options& o, const Communicator& job) {
             std::min(processes, job.local_size));
     }
     return {job.local_rank * job.num_nodes + job.node, job.size, o.optimizer};
+}
+
+Division division_by_speed(const Division& before, const Options& o, double seconds, Communicator& job) {
+    const std::vector<double> each = of_all(seconds, job), most = of_all(o.batch, job);
+    if (std::count(each.begin(), each.end(), 0.0)) return before;
+    std::vector<ProcessSpeed> processes;
+    for (const ProcessShare& share : before)
+        if (share.sequences > 0) processes.push_back({share.device, int(most[processes.size()])});
+    const Division next = with_others(divide(o.global_batch(), processes, each), before);
+    return slowest_seconds(next, each) < 0.9 * slowest_seconds(before, each) ? next : before;
 }
 
 static void add_data(NamedTexts& all, const char* what, const std::vector<SavedShard>& shards) {
@@ -118,7 +339,7 @@ static std::string checksum_of_weights(const Options& o, const RunInputs& inputs
 
 // What a process sees of a run.
 static NamedTexts description(const Options& o, const RunInputs& inputs, Communicator& job) {
-    NamedTexts all = saved_options(o);
+    NamedTexts all = saved_options(o, true);
     const auto add = [&](const std::string& what, const std::string& path) {
         all.emplace_back(what, what + " with the checksum " + checksum_of_file(path));
     };

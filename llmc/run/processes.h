@@ -1,15 +1,43 @@
 // What the processes of one job agree on before they train.
 #pragma once
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "llmc/distributed/communicator.h"
+#include "llmc/launchpad/launchpad.h"
 #include "llmc/model/ownership.h"
 #include "llmc/run/run_setup.h"
 
 // The device that this process opens: --device as it is or, if that is "auto" and the machine runs several
 // processes of the job, a GPU of its own; on a machine without a GPU, the CPU, with this process's share of
-// the cores. Collective. Error if there are fewer GPUs than processes, unless each sees one of its own.
-std::string device_of_process(const Options& o, Communicator& job);
+// the cores. Counts the processes that use it. Collective. Error if there are fewer GPUs than processes that
+// want one, unless each sees one of its own.
+std::string device_of_process(Options& o, Communicator& job);
+
+// Once the devices are open: whether they are unlike. Collective.
+void compare_devices(Options& o, const LaunchPad* pad, Communicator& job);
+
+// Checks -d; if the devices are unlike, it is a micro-batch of each process unless it is given. Collective.
+void choose_step_of_all(Options& o, Communicator& job);
+
+// How the processes divide a step: as a resumed run did, if they are the same, else by --share, else by the
+// seconds that a sequence takes here, as `measure` finds in all of them; processes that cost others more than
+// they bring then have no sequences. Prints the division. Collective.
+Division agree_on_division(const Options& o, const Start& start, const LaunchPad* pad,
+                           const std::function<double()>& measure, Communicator& job);
+
+// Gives this process its share of the machine's cores, if these processes of the job train. Collective.
+void share_cores(const Options& o, const std::vector<bool>& members, Communicator& job);
+
+// The division that suits the seconds in which each process computed a sequence, if steps then end clearly
+// sooner; else the one before. 0 in a process: unknown. Collective.
+Division division_by_speed(const Division& before, const Options& o, double seconds, Communicator& job);
+
+// For --devices: mpirun starts this program with its arguments for each of them. Returns the exit status, or
+// none if there is only one, which is then --device. Error if there is no MPI, or a launcher has started the
+// program.
+std::optional<int> train_on_devices(Options& o, int argc, char** argv);
 
 // Prints a line if the launcher has bound the processes to few of the machine's cores.
 void note_bound_cores(const Options& o, const Communicator& job);

@@ -165,7 +165,8 @@ static Mixture training_data(const Options& o, int vocab_size) {
     if (o.overfit) return Mixture(DataLoader(o.val_data, B, T, vocab_size, false));
     const std::vector<std::string> patterns = without_weights(o.train_data);
     const std::vector<double> shares = shares_of(o.train_data);
-    return shares.empty() ? Mixture(DataLoader(patterns, B, T, vocab_size, true, o.seed))
+    // a divided step, which is one batch, may be longer than the data
+    return shares.empty() ? Mixture(DataLoader(patterns, B, T, vocab_size, true, o.seed, o.is_divided))
                           : Mixture(patterns, shares, B, T, vocab_size, o.seed);
 }
 
@@ -232,7 +233,8 @@ static std::vector<DataLoader> open_validation_data(const Options& o, int vocab_
     const bool is_of_sources = o.val_data.size() > 1 && !o.overfit && !shares_of(o.train_data).empty();
     for (size_t i = 0; is_of_sources && i < o.val_data.size(); i++)
         loaders.emplace_back(std::vector{o.val_data[i]}, B, T, vocab_size, false, o.seed, true);
-    if (!is_of_sources && !o.val_data.empty()) loaders.emplace_back(o.val_data, B, T, vocab_size, false);
+    if (!is_of_sources && !o.val_data.empty())
+        loaders.emplace_back(o.val_data, B, T, vocab_size, false, o.seed, o.is_divided);
     return loaders;
 }
 

@@ -44,6 +44,7 @@ struct RunInputs {
     std::vector<HellaSwagExample> examples;  // empty: HellaSwag is not evaluated
     std::optional<Mixture> loader = {};      // at the position where the run starts; none: --dry-run only
     RunLength length = {};
+    Division division = {};  // of a step
 
     // The tokens that the run has trained on before `step`, which it has reached or will reach.
     uint64_t tokens_before(int step) const {

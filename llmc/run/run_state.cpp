@@ -36,6 +36,13 @@ bool Validations::add(int step, double loss, bool may_be_best) {
     return is_best;
 }
 
+static nlohmann::json division_to_json(const Division& division) {
+    nlohmann::json shares = nlohmann::json::array();
+    for (const auto& [device, sequences, micro_batch] : division)
+        shares.push_back({{"device", device}, {"sequences", sequences}, {"micro_batch", micro_batch}});
+    return shares;
+}
+
 // JSON has no NaN or infinity: a number that is not finite becomes null.
 static nlohmann::json number_or_null(double x) {
     return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json();
@@ -91,6 +98,18 @@ static Validations validations_from_json(const nlohmann::json& j) {
             .data = j.at("data")};
 }
 
+static Division division_from_json(const nlohmann::json& shares) {
+    Division division;
+    for (const nlohmann::json& share : shares) {
+        division.push_back(
+            {share.at("device"), integer<int>(share.at("sequences")), integer<int>(share.at("micro_batch"))});
+        const auto& [device, sequences, micro_batch] = division.back();
+        if (sequences < 0 || micro_batch < (sequences ? 1 : 0))
+            fail("a process with %d sequences in micro-batches of %d", sequences, micro_batch);
+    }
+    return division;
+}
+
 static const std::pair<WrittenFor, const char*> reasons[] = {
     {WrittenFor::schedule, "schedule"}, {WrittenFor::best, "best"}, {WrittenFor::signal, "signal"}};
 
@@ -141,6 +160,7 @@ std::string run_state_to_json(const RunState& state) {
                         {"written_for", reasons[size_t(state.written_for)].second}};
     if (!state.tokenizer.empty()) j["tokenizer"] = parse_json_object(state.tokenizer, "the tokenizer");
     if (state.tokens) j["tokens"] = *state.tokens;
+    if (!state.division.empty()) j["division"] = division_to_json(state.division);
     if (const SavedMixture& mixture = state.mixture; !mixture.shares.empty())
         j["mixture"] = {{"shares", mixture.shares}, {"sequences", mixture.sequences}};
     return json_text(j);
@@ -182,6 +202,7 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
         }
         if (j.contains("mixture"))
             state.mixture = {j["mixture"].at("shares"), integer<uint64_t>(j["mixture"].at("sequences"))};
+        if (j.contains("division")) state.division = division_from_json(j["division"]);
         if (j.contains("tokens")) state.tokens = integer<uint64_t>(j["tokens"]);
         state.validations = validations_from_json(j.at("validations"));
         state.written_for = reason_from_json(j.at("written_for"));

@@ -9,6 +9,7 @@
 
 #include "llmc/data/saved_shards.h"
 #include "llmc/model/loss_scaling.h"
+#include "llmc/run/division.h"
 #include "llmc/run/outliers.h"
 #include "llmc/run/run_folder.h"
 
@@ -67,6 +68,7 @@ struct RunState {
     int healthy_checkpoint = -1;  // step of the newest healthy checkpoint, this one included; -1: none
     Validations validations;
     WrittenFor written_for = WrittenFor::schedule;  // this checkpoint
+    Division division = {};                         // of the steps from here on
     std::optional<uint64_t> tokens;  // trained on so far; none: the checkpoint has no run file, as llm.c's
 };
 

@@ -6,6 +6,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/ignored_target.h"
 #include "llmc/base/signals.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/checkpoint.h"
@@ -14,6 +15,7 @@
 #include "llmc/options/option_files.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/model_checkpoint.h"
+#include "llmc/run/processes.h"
 
 template <class Real>
 void Run<Real>::loop() {
@@ -73,15 +75,23 @@ bool Run<Real>::look_for_signals() {
 template <class Real>
 typename Run<Real>::Batch Run<Real>::read_batch() {
     if (options.overfit) inputs.loader->reset();
-    const int tokens = options.batch * options.sequence;
+    const int tokens = own.sequences.count * options.sequence;
     Batch batch = {inputs.loader->position(), std::vector<int>(tokens), std::vector<int>(tokens)};
-    inputs.loader->next_batch(batch.inputs.data(), batch.targets.data(), job.rank, job.size);
+    inputs.loader->next_batch(batch.inputs.data(), batch.targets.data(), own.sequences);
     return batch;
 }
 
+template <class Real>
+void Run<Real>::Batch::take(int* to_inputs, int* to_targets, int tokens) {
+    const int some = std::min(tokens, int(inputs.size() - taken));
+    std::fill(std::copy_n(inputs.data() + taken, some, to_inputs), to_inputs + tokens, 0);
+    std::fill(std::copy_n(targets.data() + taken, some, to_targets), to_targets + tokens, ignored_target);
+    taken += size_t(some);
+}
+
 // Starts a step. While it runs, the host reports the one before, and reads the next one's first batch if the
-// processes of a job will wait for each other. A signal ends the step between two micro-batches: then the
-// parameters and the data are as before it.
+// processes of a job will wait for each other. A signal ends the step between two batches that the processes
+// draw together: then the parameters and the data are as before it.
 template <class Real>
 void Run<Real>::start_step(int step) {
     runner.on_micro_step = nullptr;
@@ -99,18 +109,22 @@ void Run<Real>::start_step(int step) {
     const MixturePosition begin = position();
     Ticket ticket = 0;
     bool is_first = true;
+    Batch batch;
+    const double start = now(), waited = job.waited;
     try {
         attempt(step, begin, [&] {
-            ticket = runner.run(step, learning_rate(scheduler, step), [&](int* batch, int* targets) {
-                if (!std::exchange(is_first, false) && !look_for_signals()) throw Stopped();
-                const Batch next = read_ahead ? *std::exchange(read_ahead, {}) : read_batch();
-                std::copy(next.inputs.begin(), next.inputs.end(), batch);
-                std::copy(next.targets.begin(), next.targets.end(), targets);
+            ticket = runner.run(step, learning_rate(scheduler, step), [&](int* to_inputs, int* to_targets) {
+                if (batch.is_empty()) {
+                    if (!std::exchange(is_first, false) && !look_for_signals()) throw Stopped();
+                    batch = read_ahead ? *std::exchange(read_ahead, {}) : read_batch();
+                }
+                batch.take(to_inputs, to_targets, runner.B * runner.T);
             });
         });
     } catch (const Stopped&) {
         return inputs.loader->resume(begin);
     }
+    if (computed.steps++ >= 0) computed.seconds += now() - start - (job.waited - waited);
     report_pending();
     pending = Pending{step, ticket, now()};
     // the host has waited for it
@@ -182,12 +196,32 @@ void Run<Real>::write_files(int step, const MixturePosition& position, WrittenFo
                      .healthy_checkpoint = last_healthy,
                      .validations = validations,
                      .written_for = reason,
+                     .division = inputs.division,
                      .tokens = inputs.tokens_before(step)},
                     job, [this] { lease.check(); });
 }
 
 template <class Real>
+void Run<Real>::follow_speeds() {
+    const Computed done = std::exchange(computed, {});
+    if (inputs.division.empty() || options.share > 0) return;
+    const double sequences = double(own.micro_steps) * own.micro_batch * std::max(done.steps, 1);
+    const Division next =
+        division_by_speed(inputs.division, options, done.steps > 0 ? done.seconds / sequences : 0, job);
+    if (next == inputs.division) return;
+    print_line(stdout, "note: speeds have changed; division of a step: %s", describe(next).c_str());
+    inputs.division = next;
+    own = own_part(options, next, inputs.length.micro_steps);
+    runner.B = own.micro_batch;
+    runner.micro_steps = own.micro_steps;
+    runner.forget_recordings();
+    if (read_ahead) inputs.loader->resume(std::exchange(read_ahead, {})->position);
+}
+
+template <class Real>
 void Run<Real>::save(int step, const MixturePosition& position, WrittenFor reason) {
+    // a resumed run takes the division from the checkpoint; an undisturbed one writes none for a signal
+    if (reason != WrittenFor::signal && !ends(step)) follow_speeds();
     // An undisturbed run does not write for a signal, and its later checkpoints must not differ.
     const int last_healthy = reason != WrittenFor::signal && judge.is_healthy(step) ? step : healthy;
     try {
@@ -288,7 +322,7 @@ std::optional<float> Run<Real>::measure_loss(int step) {
     const int most = options.val_batches_each(inputs.val.size());
     for (DataLoader& val : inputs.val) {
         const auto loss =
-            validation_loss(g, val, options.batch, options.sequence, most, job, [&](int done, int total) {
+            validation_loss(g, val, own, options.sequence, most, job, [&](int done, int total) {
                 if (phase) phase->update(format_string("batch %d of %d", done, total));
                 return look_for_signals();
             });

@@ -39,9 +39,21 @@ struct Run {
 
     // A batch that was read while the GPU ran the step before; `position` is where it begins.
     struct Batch {
-        MixturePosition position;
-        std::vector<int> inputs, targets;
+        MixturePosition position = {};
+        std::vector<int> inputs = {}, targets = {};
+        size_t taken = 0;  // tokens, by micro-batches
+
+        bool is_empty() const { return taken >= inputs.size(); }
+        // A micro-batch of so many tokens; those that are missing do not count.
+        void take(int* to_inputs, int* to_targets, int tokens);
     };
+    // Of the steps since the last division, less the first: seconds in which this process computed
+    struct Computed {
+        int steps = -1;
+        double seconds = 0;
+    };
+    Computed computed = {};
+    OwnPart own = own_part(options, inputs.division, inputs.length.micro_steps);
     std::optional<Batch> read_ahead = {};
     // A step that was started and not yet reported. In a job, at most the last copies of its weights are
     // under way.
@@ -104,6 +116,8 @@ struct Run {
     // Sets `stopping` and `saving` in all processes. Returns whether the run continues.
     bool look_for_signals();
     void pause(int step);
+    // If the processes' speeds have changed, divides the following steps anew. All processes call it.
+    void follow_speeds();
     // Writes a checkpoint and deletes those that it replaces. All processes call it.
     void save(int step, const MixturePosition& position, WrittenFor reason);
     void write_files(int step, const MixturePosition& position, WrittenFor reason, int last_healthy);

@@ -18,6 +18,7 @@
 //                      only, ends:HASH: somebody kills it, and short:HASH: the driver lacks memory
 //     twins            the device is a discrete GPU, and there are two of them
 //     import           the first memory type that host memory could be imported as is not host-visible
+//     no_import        host memory cannot be imported, though the device has the extension
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -296,6 +297,11 @@ static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count, cons
     return next<PFN_vkQueueSubmit2>("vkQueueSubmit2")(queue, count, infos, fence);
 }
 
+static VKAPI_ATTR VkResult VKAPI_CALL refuse_host_pointer(VkDevice, VkExternalMemoryHandleTypeFlagBits,
+                                                          const void*, VkMemoryHostPointerPropertiesEXT*) {
+    return VK_ERROR_INVALID_EXTERNAL_HANDLE;
+}
+
 // The layer's version of a function; null where the next one's serves.
 static PFN_vkVoidFunction find_own(const std::string& name) {
     const struct {
@@ -320,6 +326,8 @@ static PFN_vkVoidFunction find_own(const std::string& name) {
          has_word("import")},
         {"vkAllocateMemory", PFN_vkVoidFunction(allocate_memory), has_word("import") || most_allocated},
         {"vkCreatePipelineLayout", PFN_vkVoidFunction(create_pipeline_layout), most_pushed != 0},
+        {"vkGetMemoryHostPointerPropertiesEXT", PFN_vkVoidFunction(refuse_host_pointer),
+         has_word("no_import")},
         {"vkCreateShaderModule", PFN_vkVoidFunction(create_shader_module), true},
         {"vkCreateComputePipelines", PFN_vkVoidFunction(create_pipelines), true},
         {"vkCmdBindPipeline", PFN_vkVoidFunction(bind_pipeline), has_prefix("hangs:")},

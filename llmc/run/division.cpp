@@ -1,0 +1,80 @@
+#include "llmc/run/division.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "llmc/base/ceil_div.h"
+#include "llmc/base/error.h"
+#include "llmc/base/lines.h"
+#include "llmc/options/train_options.h"
+
+std::vector<bool> members_of(const Division& division) {
+    std::vector<bool> members;
+    for (const ProcessShare& share : division) members.push_back(share.sequences > 0);
+    return members;
+}
+
+OwnPart own_part(const Options& o, const Division& division, int micro_steps) {
+    if (division.empty()) return {{o.process_rank * o.batch, o.batch}, o.batch, micro_steps};
+    int first = 0, rank = 0;
+    for (const ProcessShare& share : division) {
+        if (share.sequences > 0 && rank++ == o.process_rank)
+            return {{first, share.sequences}, share.micro_batch, share.micro_steps()};
+        first += share.sequences;
+    }
+    fail("division of a step: no part for process %d", o.process_rank);
+}
+
+// Micro-batches of one size, of which the last one lacks as few sequences as possible.
+static ProcessShare share_of(const ProcessSpeed& process, int sequences) {
+    const int micro_steps = int(ceil_div(sequences, process.most));
+    return {process.device, sequences, int(ceil_div(sequences, micro_steps))};
+}
+
+static double seconds_of(const ProcessShare& share, double seconds_of_sequence) {
+    return share.micro_steps() * share.micro_batch * seconds_of_sequence;
+}
+
+Division divide(int sequences, const std::vector<ProcessSpeed>& processes,
+                const std::vector<double>& seconds) {
+    Division division;
+    for (const ProcessSpeed& process : processes) division.push_back(share_of(process, 1));
+    for (int left = sequences - int(processes.size()); left > 0; left--) {
+        size_t next = 0;
+        double soonest = INFINITY;
+        for (size_t i = 0; i < processes.size(); i++) {
+            const ProcessShare more = share_of(processes[i], division[i].sequences + 1);
+            if (const double end = seconds_of(more, seconds[i]); end < soonest) soonest = end, next = i;
+        }
+        division[next] = share_of(processes[next], division[next].sequences + 1);
+    }
+    return division;
+}
+
+double slowest_seconds(const Division& division, const std::vector<double>& seconds_of_sequence) {
+    double slowest = 0;
+    size_t member = 0;
+    for (const ProcessShare& share : division)
+        if (share.sequences) slowest = std::max(slowest, seconds_of(share, seconds_of_sequence[member++]));
+    return slowest;
+}
+
+bool fits(const Division& division, int sequences, const std::vector<ProcessSpeed>& processes) {
+    bool is_same = division.size() == processes.size();
+    for (size_t i = 0; is_same && i < division.size(); i++) {
+        sequences -= division[i].sequences;
+        is_same = division[i].device == processes[i].device && division[i].micro_batch <= processes[i].most;
+    }
+    return is_same && sequences == 0;
+}
+
+std::string describe(const Division& division) {
+    std::string text;
+    for (const ProcessShare& share : division) {
+        text += format_string("%s%d%s on %s", text.empty() ? "" : "; ", share.sequences,
+                              text.empty() ? " sequences" : "", share.device.c_str());
+        text += share.sequences ? format_string(" (micro-batches of %d)", share.micro_batch)
+                                : ", which is left out";
+    }
+    return text;
+}

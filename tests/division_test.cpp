@@ -1,0 +1,66 @@
+// How unlike processes divide a step's sequences.
+#include "llmc/run/division.h"
+
+#include <gtest/gtest.h>
+
+static std::vector<int> counts(int sequences, const std::vector<double>& speeds, int most = 1 << 20) {
+    std::vector<ProcessSpeed> processes;
+    std::vector<double> seconds;
+    for (const double speed : speeds) {
+        processes.push_back({"device", most});
+        seconds.push_back(1 / speed);
+    }
+    const Division division = divide(sequences, processes, seconds);
+    EXPECT_TRUE(fits(division, sequences, processes));
+    std::vector<int> found;
+    for (const ProcessShare& share : division) {
+        EXPECT_LE(share.micro_batch, most);
+        EXPECT_GE(share.micro_batch * share.micro_steps(), share.sequences);
+        EXPECT_LT(share.micro_batch * (share.micro_steps() - 1), share.sequences);
+        found.push_back(share.sequences);
+    }
+    return found;
+}
+
+TEST(division, follows_speeds) {
+    EXPECT_EQ(counts(12, {3, 1}), (std::vector{9, 3}));
+    EXPECT_EQ(counts(16, {5, 2, 1}), (std::vector{10, 4, 2}));
+    EXPECT_EQ(counts(1000, {1, 1, 1, 1}), (std::vector{250, 250, 250, 250}));
+}
+
+TEST(division, gives_each_a_sequence) {
+    EXPECT_EQ(counts(3, {1000, 1, 1}), (std::vector{1, 1, 1}));
+    EXPECT_EQ(counts(5, {1000, 1, 1}), (std::vector{3, 1, 1}));
+}
+
+// 9 sequences in micro-batches of at most 8 take the time of 10: the last one costs the other less.
+TEST(division, counts_what_fills_up_a_micro_batch) {
+    EXPECT_EQ(counts(17, {1, 0.9}, 8), (std::vector{9, 8}));
+}
+
+TEST(division, ends_as_soon_as_any_other) {
+    for (const double speed : {0.7, 1.0, 2.3, 9.0})
+        for (const int sequences : {2, 7, 24, 31}) {
+            const std::vector<ProcessSpeed> processes = {{"a", 5}, {"b", 3}};
+            const std::vector<double> seconds = {1, 1 / speed};
+            const double found = slowest_seconds(divide(sequences, processes, seconds), seconds);
+            double best = 1e300;
+            for (int n = 1; n < sequences; n++) {
+                const double first = (n + 4) / 5 * ((n + (n + 4) / 5 - 1) / ((n + 4) / 5));
+                const int m = sequences - n;
+                const double second = (m + 2) / 3 * ((m + (m + 2) / 3 - 1) / ((m + 2) / 3));
+                best = std::min(best, std::max(first, second / speed));
+            }
+            EXPECT_NEAR(found, best, 1e-9) << sequences << " " << speed;
+        }
+}
+
+TEST(division, of_other_processes_does_not_fit) {
+    const Division division = {{"a", 3, 3}, {"b", 4, 2}};
+    EXPECT_TRUE(fits(division, 7, {{"a", 3}, {"b", 8}}));
+    EXPECT_FALSE(fits(division, 8, {{"a", 3}, {"b", 8}}));
+    EXPECT_FALSE(fits(division, 7, {{"b", 8}, {"a", 8}}));
+    EXPECT_FALSE(fits(division, 7, {{"a", 2}, {"b", 8}}));
+    EXPECT_FALSE(fits(division, 3, {{"a", 3}}));
+    EXPECT_FALSE(fits({}, 7, {{"a", 3}, {"b", 8}}));
+}

@@ -1,0 +1,279 @@
+// Jobs whose processes have unlike devices: each computes as many of a step's sequences as it is fast, and
+// they train like one process with all of them.
+#include <omp.h>
+
+#include "llmc/run/division.h"
+#include "tests/distributed_run.h"
+
+struct UnlikeDevices : Distributed {
+    // Losses of the steps and validations of a job, whose line about the division has this text.
+    std::vector<double> train_each(const std::vector<Member>& own, const std::vector<std::string>& options,
+                                   const std::string& output, const std::string& division) {
+        const ProgramResult result = start_each(own, options, output);
+        EXPECT_EQ(result.status, 0) << result.err << result.out;
+        EXPECT_NE(result.out.find("division of a step: " + division), std::string::npos) << result.out;
+        return with_validations(result.out);
+    }
+    std::vector<double> train_one(int sequences, const std::vector<std::string>& options) {
+        const ProgramResult result = run_program(trainer(sequences, "one", options));
+        EXPECT_EQ(result.status, 0) << result.err;
+        const std::vector<double> losses = with_validations(result.out);
+        EXPECT_LT(losses[size_t(STEPS) - 1], 0.98 * losses[0]) << "the model learns nothing";
+        return losses;
+    }
+    static std::vector<double> with_validations(const std::string& out) {
+        std::vector<double> all = printed_losses(out);
+        for (size_t at = 0; (at = out.find("val loss ", at)) != std::string::npos; at += 9)
+            all.push_back(std::stod(out.substr(at + 9)));
+        return all;
+    }
+    static void expect_near(const std::vector<double>& got, const std::vector<double>& want) {
+        ASSERT_EQ(got.size(), want.size());
+        ASSERT_GT(got.size(), size_t(STEPS));
+        for (size_t i = 0; i < got.size(); i++) EXPECT_NEAR(got[i], want[i], 1e-4) << "loss " << i;
+    }
+    static Member on(const std::string& where, const std::string& share) {
+        return {{"--device", where, "--share", share}};
+    }
+    // Few targets count, and none in many sequences.
+    void mask_data() {
+        for (const std::string& path : {data.train, data.val}) {
+            const TokenShard shard = open_token_shards(path)[0];
+            std::vector<uint16_t> tokens(shard.tokens);
+            read_tokens(shard, 0, tokens.size(), tokens.data());
+            std::vector<bool> targets;
+            for (size_t i = 0; i < tokens.size(); i++) targets.push_back(i % 51 < 17 && i % 4 == 0);
+            TokenShardWriter writer(shard.path);
+            writer.add(tokens.data(), tokens.size(), targets);
+            writer.finish();
+        }
+    }
+};
+
+static const std::vector<std::string> rate = {"-l", "0.005"};
+static std::vector<std::string> step_of(int sequences) {
+    return with(rate, {"-d", std::to_string(17 * sequences)});
+}
+
+TEST_F(UnlikeDevices, TrainLikeOneProcess) {
+    for (const bool masked : {false, true}) {
+        if (masked) mask_data();
+        // 11 sequences are no multiple of anything; the first process has three micro-batches, the last one
+        const std::vector<double> eleven = train_one(11, step_of(11));
+        expect_near(
+            train_each({on("cpu", "5"), on("cpu", "2"), on("cpu", "1")}, with(step_of(11), {"-b", "3"}),
+                       "three", "7 sequences on cpu, 1 thread, --share 5 (micro-batches of 3); 3 on"),
+            eleven);
+        const std::vector<double> twelve = train_one(12, step_of(12));
+        expect_near(train_each({on("cpu", "3"), on("cpu", "1")}, step_of(12), "two",
+                               "9 sequences on cpu, 1 thread, --share 3 (micro-batches of 3); 3 on"),
+                    twelve);
+    }
+}
+
+// In one machine and between machines, with a device whose commands run while the host continues, and with
+// one that cannot import host memory.
+TEST_F(UnlikeDevices, CpuAndDeviceTrainLikeOneProcess) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
+    const std::vector<double> one = train_one(7, step_of(7));
+    const std::vector<Member> two = {on("cpu", "4"), on(device(), "3")};
+    for (const char* ranks_per_node : {"2", "1"})
+        expect_near(
+            train_each(two, with(step_of(7), {"--ranks-per-node", ranks_per_node}), "two", "4 sequences"),
+            one);
+    expect_near(train_each({on(device(), "1"), on("cpu", "4"), on("cpu", "1"), on(device(), "1")},
+                           with(step_of(7), {"--ranks-per-node", "2"}), "four", "1 sequences"),
+                one);
+    std::vector<Member> one_imports_nothing = two;
+    one_imports_nothing[1].wrapper = {"env",
+                                      "VK_ADD_LAYER_PATH=" BINARY_DIR "/vulkan_device_layer",
+                                      "VK_INSTANCE_LAYERS=VK_LAYER_LLMC_device",
+                                      "VULKAN_DEVICE=no_import",
+                                      "LAUNCHPAD_VALIDATION=0",
+                                      "XDG_CACHE_HOME=" + (data / "cache")};
+    expect_near(train_each(one_imports_nothing, step_of(7), "copied", "4 sequences"), one);
+}
+
+// Two devices with a share of the cores each, 3 : 1 where there are four.
+TEST_F(UnlikeDevices, SpeedsAreMeasured) {
+    if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
+    const int cores = omp_get_num_procs();
+    if (cores < 2) GTEST_SKIP() << "one core cannot be shared";
+    const std::string most = std::to_string(std::min(cores, 4) - 2),
+                      last = std::to_string(std::min(cores, 4) - 1);
+    const std::vector<Member> own = {
+        {{"--device", device()},
+         {"taskset", "-c", "0-" + (cores < 4 ? last : most), "env", "LP_NUM_THREADS=3"}},
+        {{"--device", device()}, {"taskset", "-c", last, "env", "LP_NUM_THREADS=1"}}};
+    expect_near(train_each(own, step_of(12), "shared", ""), train_one(12, step_of(12)));
+    const std::string run = read_whole_file(run_path(folder("shared"), STEPS));
+    EXPECT_NE(run.find("\"division\""), std::string::npos);
+}
+
+TEST_F(UnlikeDevices, ResumeIsBitIdentical) {
+    std::vector<Member> own = {on("cpu", "3"), on("cpu", "1")};
+    const std::vector<std::string> options = with(step_of(7), {"--dropout", "0.2", "-x", "10", "-n", "4"});
+    train_each(own, options, "straight", "6 sequences");
+    train_each(own, options, "resumed", "6 sequences");
+    for (const int step : {8, 10}) delete_checkpoint(folder("resumed"), step);
+    train_each(own, with(options, {"-y", "1"}), "resumed", "6 sequences");
+    EXPECT_TRUE(model_after("straight", 10) == model_after("resumed", 10));
+    EXPECT_TRUE(moments_after("straight", 10) == moments_after("resumed", 10));
+}
+
+TEST_F(UnlikeDevices, AKilledRunResumesBitIdentically) {
+    const std::string script = R"(
+        timeout -k 5 60 "$@" & job=$!
+        until [ -e "$OUTPUT/DONE_00000020" ]; do sleep 0.01; done
+        kill -KILL $(pgrep -f "^$PROGRAM .*$OUTPUT") $(pgrep -f "^mpirun .*$OUTPUT")
+        wait $job)";
+    const std::vector<Member> own = {on("cpu", "3"), on("cpu", "1")};
+    const std::vector<std::string> options =
+        with(step_of(7), {"-x", "1000", "-n", "20", "-nk", "2", "-v", "0"});
+    EXPECT_EQ(start_each(own, options, "straight").status, 0);
+    const ProgramResult killed =
+        start_each(own, options, "killed",
+                   {"env", "OUTPUT=" + folder("killed"), "PROGRAM=" + program, "bash", "-c", script, "job"});
+    EXPECT_NE(killed.status, 0);
+    const ProgramResult resumed = start_each(own, with(options, {"-y", "1"}), "killed");
+    EXPECT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_NE(resumed.out.find(" at step "), std::string::npos) << resumed.out;
+    EXPECT_TRUE(model_after("straight", 1000) == model_after("killed", 1000));
+    EXPECT_TRUE(moments_after("straight", 1000) == moments_after("killed", 1000));
+}
+
+// A step has the same sequences, whoever computes them.
+TEST_F(UnlikeDevices, ResumesWithAnotherDivision) {
+    const std::vector<double> straight = train_one(7, step_of(7));
+    const std::vector<std::string> options = with(step_of(7), {"-y", "1", "-n", "5", "-v", "0"});
+    const std::vector<std::vector<Member>> jobs = {{on("cpu", "3"), on("cpu", "1")},
+                                                   {on("cpu", "1"), on("cpu", "3")},
+                                                   {on("cpu", "2"), on("cpu", "1"), on("cpu", "1")}};
+    std::vector<double> resumed;
+    int until = 0;
+    for (const auto& own : jobs) {
+        const ProgramResult result =
+            start_each(own, with(options, {"-x", std::to_string(until += 5)}), "resumed");
+        ASSERT_EQ(result.status, 0) << result.err;
+        EXPECT_EQ(result.out.find("note: the division of a step changes") != std::string::npos, until > 5);
+        for (const double loss : printed_losses(result.out)) resumed.push_back(loss);
+    }
+    const ProgramResult alone = run_program(trainer(7, "resumed", with(options, {"-x", "20"})));
+    EXPECT_NE(alone.out.find("not divided by speed any more"), std::string::npos) << alone.out;
+    for (const double loss : printed_losses(alone.out)) resumed.push_back(loss);
+    ASSERT_EQ(resumed.size(), size_t(STEPS));
+    for (size_t i = 0; i < resumed.size(); i++) EXPECT_NEAR(resumed[i], straight[i], 1e-5) << "step " << i;
+}
+
+TEST_F(UnlikeDevices, ASignalEndsAllAfterTheStep) {
+    const std::string script = R"(
+        timeout -k 5 60 "$@" & job=$!
+        until grep -q '^s:9 ' "$OUTPUT/main.log" 2>/dev/null; do sleep 0.1; done
+        kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT")
+        wait $job)";
+    const ProgramResult result = start_each(
+        {on("cpu", "3"), on("cpu", "1")}, with(step_of(12), {"-x", "1000000", "-b", "2"}), "stopped",
+        {"env", "OUTPUT=" + folder("stopped"), "PROGRAM=" + program, "bash", "-c", script, "job"});
+    EXPECT_NE(result.status, 0);
+    EXPECT_NE(result.out.find("stopped by SIGTERM"), std::string::npos) << result.err;
+    EXPECT_NE(result.out.find("wrote checkpoint"), std::string::npos) << result.err;
+}
+
+TEST_F(UnlikeDevices, RefusesStepsThatCannotBeDivided) {
+    struct Refused {
+        std::vector<Member> own;
+        std::vector<std::string> options;
+        std::string line;
+    };
+    for (const Refused& r :
+         {Refused{{on("cpu", "3"), on("cpu", "1")}, {"-d", "35"}, "-d 35 is not a multiple of T = 17"},
+          Refused{{on("cpu", "3"), on("cpu", "1")},
+                  {"-d", "17"},
+                  "-d 17 has 1 sequences of 17 tokens for 2 processes"},
+          Refused{{on("cpu", "3"), {{"--device", "cpu"}}}, {}, "--share is given to 1 of 2 processes"},
+          Refused{{on("cpu", "3"), on("cpu", "1")},
+                  {"--devices", "0,cpu"},
+                  "--devices starts the processes itself"}}) {
+        const ProgramResult result = start_each(r.own, r.options, "refused");
+        EXPECT_NE(result.status, 0) << r.line;
+        EXPECT_NE(result.err.find(r.line), std::string::npos) << result.err;
+    }
+}
+
+// Without -d, a step has a micro-batch of each process.
+TEST_F(UnlikeDevices, MicroBatchesMayDiffer) {
+    const ProgramResult result = start_each({{{"-b", "5"}}, {{"-b", "2"}}}, rate, "unlike");
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find("batch: 1 x 7 x 17 = 119 tokens per step"), std::string::npos) << result.out;
+    expect_near(with_validations(result.out), train_one(7, step_of(7)));
+}
+
+TEST_F(UnlikeDevices, EqualProcessesAreNotDivided) {
+    const ProgramResult result = start(2, {"-n", "20"}, "equal");
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.out.find("division"), std::string::npos) << result.out;
+    EXPECT_EQ(read_whole_file(run_path(folder("equal"), STEPS)).find("division"), std::string::npos);
+}
+
+// The first process, which prints, runs a tenth of the time: the others would wait for its sequence.
+static const std::vector<std::string> slowly = {"bash", "-c", R"(
+    "$0" "$@" & p=$!
+    (while kill -STOP $p; do sleep 0.2; kill -CONT $p; sleep 0.02; done) 2>/dev/null &
+    wait $p)"};
+
+TEST_F(UnlikeDevices, WhoCostsMoreThanHeBringsIsLeftOut) {
+    const ProgramResult result =
+        start_each({{{"-b", "3"}, slowly}, {{"-b", "7"}}}, with(step_of(7), {"-n", "20"}), "left");
+    ASSERT_EQ(result.status, 0) << result.err << result.out;
+    EXPECT_NE(result.out.find("division of a step: 0 sequences on cpu, 1 thread, which is left out; 7 on"),
+              std::string::npos)
+        << result.out;
+    expect_near(with_validations(result.out), train_one(7, step_of(7)));
+    EXPECT_FALSE(file_exists(folder("left") + format_string("/state_%08d_00001.bin", STEPS)));
+}
+
+TEST_F(UnlikeDevices, TheDivisionFollowsSpeeds) {
+    const std::string script = R"(
+        timeout -k 5 100 "$@" & job=$!
+        until grep -q '^s:9 ' "$OUTPUT/main.log" 2>/dev/null; do sleep 0.1; done
+        victim=$(pgrep -n -f "^$PROGRAM .*$OUTPUT")
+        for i in $(seq 100); do
+            kill -STOP $victim; sleep 0.1; kill -CONT $victim; sleep 0.01
+            if ! grep -q '"sequences": 6' "$OUTPUT"/run_*.json; then break; fi
+        done
+        kill -TERM $victim
+        wait $job)";
+    // between machines, where nobody is left out
+    const ProgramResult result = start_each(
+        {{{"-b", "6"}}, {{"-b", "7"}}},
+        with(step_of(12), {"-x", "1000000", "-n", "20", "-nk", "1", "-v", "0", "--ranks-per-node", "1"}),
+        "slower", {"env", "OUTPUT=" + folder("slower"), "PROGRAM=" + program, "bash", "-c", script, "job"});
+    EXPECT_NE(result.out.find("note: speeds have changed; division of a step: "), std::string::npos)
+        << result.out;
+    EXPECT_NE(result.out.find("stopped by SIGTERM"), std::string::npos) << result.err;
+}
+
+TEST_F(UnlikeDevices, DevicesStartsThem) {
+    const auto run = [&](const std::string& devices, const std::vector<std::string>& more,
+                         const SendSignal& signal = {}) {
+        std::vector<std::string> command = trainer(4, "devices", with(step_of(8), {"--devices", devices}));
+        command.erase(std::find(command.begin(), command.end(), "--device"),
+                      std::find(command.begin(), command.end(), "cpu") + 1);
+        return run_program(with({"env", WITHOUT_LEAK_CHECK}, with(command, more)), signal);
+    };
+    const ProgramResult two = run("cpu,cpu", {"--share", "1"});
+    EXPECT_EQ(two.status, 0) << two.err;
+    EXPECT_NE(two.out.find("processes: 2"), std::string::npos) << two.out;
+    const ProgramResult one = run("cpu", {});
+    EXPECT_EQ(one.status, 0) << one.err;
+    EXPECT_EQ(one.out.find("processes"), std::string::npos) << one.out;
+    const ProgramResult refused = run("cpu,cpu", {"--device", "cpu"});
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_NE(refused.err.find("leave out --device"), std::string::npos) << refused.err;
+    for (const int number : {SIGINT, SIGTERM}) {
+        const ProgramResult stopped = run("cpu,cpu", {"-x", "1000000"}, {number, "step    9/"});
+        EXPECT_NE(stopped.status, 0);
+        EXPECT_NE(stopped.out.find("stopped by SIG"), std::string::npos) << stopped.out << stopped.err;
+        EXPECT_NE(stopped.out.find("wrote checkpoint"), std::string::npos) << stopped.out << stopped.err;
+    }
+}
