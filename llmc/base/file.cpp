@@ -262,10 +262,18 @@ static bool is_named(int descriptor, const std::string& path) {
     return !have_one_number(file, file_again) || !have_one_number(named, named_again);
 }
 
+// Without links; empty for what has no name in a folder, such as a pipe behind /dev/stdout.
+static std::filesystem::path real_path(const std::string& path) {
+    std::error_code error;
+    const std::filesystem::path found = std::filesystem::canonical(path, error);
+    if (error && !is_missing(error.value())) fail_file("cannot use", path, error.value());
+    return found;
+}
+
 // Whether two paths that exist are one, by their names alone. In a folder that holds both names, they are
 // two; names that differ only in case and are not both listed are one.
 static bool is_same_name(const std::string& a, const std::string& b) {
-    const std::filesystem::path x = std::filesystem::canonical(a), y = std::filesystem::canonical(b);
+    const std::filesystem::path x = real_path(a), y = real_path(b);
     if (std::distance(x.begin(), x.end()) != std::distance(y.begin(), y.end())) return false;
     std::filesystem::path folder;
     for (auto i = x.begin(), j = y.begin(); i != x.end(); folder /= *i, ++i, ++j) {
@@ -276,7 +284,7 @@ static bool is_same_name(const std::string& a, const std::string& b) {
         if (std::count(names.begin(), names.end(), name) && std::count(names.begin(), names.end(), other))
             return false;
     }
-    return true;
+    return !x.empty();
 }
 
 // Some file systems (FUSE, FAT) number a file anew at each look, or once for each spelling of its name: their
