@@ -228,10 +228,11 @@ static void read_checkpoint(bool is_unverified, const Action& action) {
 
 // Some processes are left out of the job.
 struct SmallerJob {
+    Options options;  // as chosen before: the division's micro-batches are of these
     Division division;
 };
 
-// `agreed`: the division of a step; empty: not known.
+// `agreed`: the division of a step, for which the options were chosen before; empty: not known.
 template <class Real>
 static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify, const Division& agreed) {
     RunFolder folder;
@@ -240,7 +241,7 @@ static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify, co
                     [&] { inputs = open_inputs(o, folder, job, verify); });
     const OptimizerShare share = share_of_process(o, job);
     const MemoryCheck memory = memory_check<Real>(o, inputs.config, pad, job);
-    if (o.may_choose_batch()) {
+    if (agreed.empty() && o.may_choose_batch()) {
         choose_fit(o, memory, fewest_tokens(o));
         open_data(o, inputs, job.rank == 0);
     }
@@ -261,7 +262,7 @@ static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify, co
             o, inputs.start, pad, [&] { return seconds_of_sequence(o, g, optimizer); }, job);
     const std::vector<bool> members = members_of(inputs.division);
     if (std::count(members.begin(), members.end(), true) < job.size && o.is_divided)
-        throw SmallerJob{inputs.division};
+        throw SmallerJob{o, inputs.division};
     if (!o.plans_only()) return run(o, inputs, g, optimizer, peak, job, folder.lease);
     const OwnPart own = own_part(o, inputs.division, inputs.length.micro_steps);
     o.batch = own.micro_batch;
@@ -468,6 +469,7 @@ static int train(Options& o, Communicator& job) {
     try {
         return train_with(division);
     } catch (const SmallerJob& smaller) {
+        o = smaller.options;
         division = smaller.division;
     }
     return stays_in_job(o, division, job) ? train_with(division) : 0;

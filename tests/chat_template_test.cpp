@@ -60,6 +60,8 @@ TEST(Jinja, RefusesByName) {
         {"{% for k, v in messages %}{% endfor %}", "'for k, v in messages' is not understood"},
         {"{% set messages.x = 1 %}", "it is no namespace"},
         {"{{ 2 * 2 }}", "'*' is not understood"},
+        {"{{ [] | unknown }}", "'unknown' is not understood"},
+        {"{{ -9223372036854775808 }}", "is not understood"},
         {"{{ messages }}", "a list as text is not understood"},
         {"{{ 'a'", "'{{ 'a'' does not end"},
         {"{{ messages | tojson }}", "'tojson' is not understood"},
@@ -74,6 +76,9 @@ TEST(Jinja, RefusesByName) {
                   }).find(expected),
                   std::string::npos)
             << source;
+    EXPECT_EQ(render_jinja("{% for m in messages %}{{ -loop.index + 3 }}{% endfor %}",
+                           {{"messages", json::array({1, 2})}}),
+              "21");
     const std::string deep(100000, '(');
     EXPECT_EQ(message_of([&] { render_jinja("{{ " + deep + " }}", json::object()); }),
               "an expression is too deep");
@@ -207,6 +212,9 @@ TEST(ChatExamples, Fields) {
     EXPECT_EQ(messages(R"({"system":"t","conversations":[{"from":"system","value":"s"},
                            {"from":"human","value":"q"},{"from":"gpt","value":"a"}]})")[0],
               said("system", "s"));
+    EXPECT_EQ(messages(R"({"messages":[{"role":"user","from":"Ann","content":"q"},
+                           {"role":"assistant","content":"a"}]})"),
+              question);
     for (const char* other :
          {R"({"conversations":[{"user":"q","bot":"a"}]})", R"({"question":"q","answer":"a"})",
           R"({"text":"a"})", R"({"prompt":"a"})", R"({"messages":"a"})", R"({"instruction":"a","input":"b"})",

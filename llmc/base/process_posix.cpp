@@ -136,15 +136,22 @@ int run_instead(const std::vector<std::string>& argv,
                 const std::vector<std::pair<std::string, std::string>>& environment) {
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 0);
     fflush(nullptr);
-    const pid_t child = start_in_group(argv);
+    signal(SIGCHLD, SIG_DFL);  // else a child that has ended leaves no status
     catch_stop_signals();
     catch_save_signal();
+    static volatile sig_atomic_t child = 0;
+    child = start_in_group(argv);
     int status = 0, passed = 0;
-    while (waitpid(child, &status, WNOHANG) == 0) {
-        if (!passed && (passed = stop_signal())) kill(child, SIGUSR2);
+    pid_t ended;
+    while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
+        if (!passed && (passed = stop_signal())) {
+            kill(child, SIGUSR2);
+            for (const int again : {SIGINT, SIGTERM}) signal(again, [](int) { kill(-child, SIGTERM); });
+        }
         if (take_save_request()) kill(child, SIGUSR1);
         usleep(20000);
     }
+    if (ended < 0) throw std::system_error(errno, std::generic_category());
     if (passed) return 128 + passed;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

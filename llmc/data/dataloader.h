@@ -17,7 +17,7 @@
 #include "llmc/data/data_position.h"
 #include "llmc/data/token_file.h"
 
-// SequenceRange of a batch that a process takes.
+// Sequences of a batch that a process takes.
 struct SequenceRange {
     int first = 0, count = -1;  // -1: all of the batch
 };

@@ -377,8 +377,7 @@ static void check_options(const PreparationOptions& options) {
     if (!trains && options.bpe != BpeOptions())
         fail(
             "--min-frequency, --max-token-length and --special-token are for --tokenizer bpe:N, which trains "
-            "a "
-            "tokenizer on the text");
+            "a tokenizer on the text");
 }
 
 // Error if a file is JSONL by its name, and is to be read as plain text.
@@ -398,11 +397,10 @@ static void refuse_jsonl(const std::string& file, const std::string& first) {
 // Error if a file is no questions and answers, as the first one is.
 static void refuse_mixed(const PreparationOptions& options, const std::vector<std::string>& files) {
     for (const std::string& file : files)
-        if (options.is_chat && !options.skip_bad_lines && !has_examples(file))
+        if (options.is_chat && !options.skip_bad_lines && is_without_examples(file))
             fail(
                 "%s has questions and answers, and %s is another text: give each weights, as in %s:0.5, by "
-                "which "
-                "train_gpt2 mixes texts of any kinds, or prepare them one by one",
+                "which train_gpt2 mixes texts of any kinds, or prepare them one by one",
                 files[0].c_str(), file.c_str(), file.c_str());
 }
 

@@ -178,6 +178,7 @@ void Communicator::form_nodes(int ranks_per_node) {
     machine_rank = rank - int(first - machines.begin());
     machine_size = int(end - first);
     num_nodes = int(first_ranks.size()) - 1;
+    node = 0;
     while (first_ranks[node + 1] <= rank) node++;
     local_rank = rank - first_ranks[node];
     local_size = first_ranks[node + 1] - first_ranks[node];
@@ -186,13 +187,17 @@ void Communicator::form_nodes(int ranks_per_node) {
 
 // --- collective functions ---
 
-void Communicator::wait(Requests& requests) {
-    const WaitingTime waiting(waited);
+static void poll_until_done(Requests& requests) {
     Polling polling;
     for (;; polling.pause()) {
         const std::lock_guard lock(job->exchanges.mutex);
         if (job->transport.done(requests)) return;
     }
+}
+
+void Communicator::wait(Requests& requests) {
+    const WaitingTime waiting(waited);
+    poll_until_done(requests);
 }
 
 static std::shared_ptr<Requests> locked(const std::function<std::shared_ptr<Requests>()>& begin) {
@@ -251,7 +256,8 @@ bool Communicator::keep(const std::vector<bool>& members) {
     const bool stays = members[size_t(rank)];
     transport.keep(stays, transport.rank, transport.size);
     if (!stays) {
-        wait(*locked(transport.begin_end));
+        job->watch->leave();  // the others do not wait for it, nor it for their next step
+        poll_until_done(*locked(transport.begin_end));
         return false;
     }
     rank = transport.rank;

@@ -65,7 +65,7 @@ struct Watch::Thread {
     std::string advice;
     std::atomic<double> timeout{20 * 60};
     std::atomic<uint64_t> calls{0};
-    std::atomic<bool> waits{false}, stops{false};
+    std::atomic<bool> waits{false}, has_left{false}, stops{false};
 
     // of the thread
     uint64_t last_total = 0;
@@ -294,6 +294,7 @@ void Watch::set_advice(const std::string& text) {
 }
 
 void Watch::leave() {
+    thread->has_left = true;
     for (Peer& peer : thread->peers) thread->send(peer, {Note::LEAVE, 0, 0, 0});
 }
 
@@ -400,7 +401,7 @@ void Watch::Thread::find_laggard(double seconds) {
     uint64_t total = calls + heartbeats;
     bool any_waits = waits, all_equal = waits;
     laggard = 0;
-    auto worst = std::tuple(0.0, waits.load(), calls.load());
+    auto worst = std::tuple(0.0, waits || has_left, has_left ? UINT64_MAX : calls.load());
     for (const Peer& peer : peers) {
         if (peer.left || peer.socket < 0) continue;
         total += peer.calls + peer.beats;

@@ -129,7 +129,7 @@ NamedTexts saved_options(const Options& o, bool only_compared) {
     NamedTexts lines;
     Options copy = o;
     for (const Option& row : option_table(copy).rows)
-        if (row.is_saved && (row.is_compared || !only_compared))
+        if (row.is_saved && (row.is_compared || !(only_compared || o.is_divided)))
             lines.emplace_back(row.name, line_of(row, saved_texts(o, row)));
     return lines;
 }

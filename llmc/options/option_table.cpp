@@ -66,7 +66,8 @@ static Number number_of(const Option& o, const std::string& text) {
     if (!read_number(text, value))
         fail("%s is not a number%s", shown.c_str(), what_to_give<Number>(o).c_str());
     // a bound such as 0.05 is a double, which the text is compared as
-    const bool is_small = double(value)<o.least, is_large = double(value)> o.most;
+    const bool is_small = double(value) < o.least;
+    const bool is_large = double(value) > o.most;
     if (is_large && o.range.starts_with("at least")) fail("%s is not at most %.10g", shown.c_str(), o.most);
     if (!o.range.empty() && (is_small || is_large))
         fail("%s is not %s%s", shown.c_str(), o.range.c_str(), alternative.c_str());

@@ -408,8 +408,8 @@ static void check_divided_batch(const Options& o) {
     if (o.total_batch <= 0 || o.total_batch % o.sequence)
         fail("-d %d is not a multiple of T = %d", o.total_batch, o.sequence);
     if (o.global_batch() < o.num_processes)
-        fail("-d %d has %d sequences of %d tokens for %d processes: give each of them one at least",
-             o.total_batch, o.global_batch(), o.sequence, o.num_processes);
+        fail("-d %d is %s of %d tokens for %d processes: give each of them one at least", o.total_batch,
+             counted(uint64_t(o.global_batch()), "sequence").c_str(), o.sequence, o.num_processes);
 }
 
 void check_batch(const Options& o) {

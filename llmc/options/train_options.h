@@ -75,8 +75,8 @@ struct Options {
     // its device resumes.
     int num_processes = 1, process_rank = 0;
     bool retries = false;
-    // Set after parsing: the machines; whether the processes have unlike devices, of which each computes as
-    // many of a step's sequences as it is fast (division.h); how many of this machine use this one's.
+    // Set after parsing: the machines; whether the processes have unlike devices, and divide a step by their
+    // speeds (division.h); how many of this machine use this one's device.
     int num_nodes = 1;
     bool knows_devices = num_processes == 1, is_divided = false;
     int processes_on_device = 1;
@@ -85,7 +85,7 @@ struct Options {
     std::vector<std::string> notes = {};  // lines to print: options without effect, from a file or chosen
 
     bool is_given(const auto& value) const { return sources.is_given(value); }
-    // SequenceRange that the processes draw together: a micro-batch of each, or a step.
+    // Sequences that the processes draw together: a micro-batch of each, or a step.
     int global_batch() const { return is_divided ? total_batch / sequence : batch * num_processes; }
     // Muon's learning rate, as a multiple of AdamW's.
     float muon_rate_over_adamw_rate() const {

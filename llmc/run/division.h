@@ -1,6 +1,6 @@
 // Jobs of unlike devices: how their processes divide the sequences of a step. Each computes a contiguous
-// range of them, as long as it is fast, in micro-batches of its own. Which sequences a step has, and their
-// weights in its loss, do not depend on the division.
+// range of them, whose length matches its speed, in micro-batches of its own. Which sequences a step has, and
+// their weights in its loss, do not depend on the division.
 #pragma once
 #include <string>
 #include <vector>

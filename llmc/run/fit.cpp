@@ -88,7 +88,7 @@ struct FitChoices {
     RunShape others;  // T and what else the shapes have in common
 };
 
-// SequenceRange of a process in a step, which are not known yet if it is divided by speed: at most these.
+// Sequences of a process in a step, which are not known yet if it is divided by speed: at most these.
 static int sequences_of(const Options& o) {
     if (o.is_divided) return o.global_batch() - o.num_processes + 1;
     if (o.total_batch > 0) return o.total_batch / (o.sequence * o.num_processes);

@@ -262,7 +262,9 @@ Division agree_on_division(const Options& o, const Start& start, const LaunchPad
     const Division& before = start.state.division;
     if (!o.is_divided) {
         if (!before.empty())
-            printf("note: the run's steps are not divided by speed any more: the devices are equal\n");
+            printf(
+                "note: the run's steps are not divided by speed any more: this job has one process, or equal "
+                "devices\n");
         return {};
     }
     const std::vector<std::string> devices = job.gather(speed_of_device(o, pad));
@@ -273,7 +275,8 @@ Division agree_on_division(const Options& o, const Start& start, const LaunchPad
     std::vector<bool> on_cores;
     for (const double is_on_cores : of_all(!has_gpu, job)) on_cores.push_back(is_on_cores > 0);
     Division division = before;
-    if (!fits(before, o.global_batch(), processes)) {
+    const bool leaves_out = std::ranges::count(members_of(before), false) > 0;
+    if (!fits(before, o.global_batch(), processes) || (leaves_out && job.num_nodes > 1)) {
         if (!before.empty())
             printf("note: the division of a step changes, since the processes have changed\n");
         const bool measures = std::count(shares.begin(), shares.end(), 0.0) == job.size;

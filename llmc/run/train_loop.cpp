@@ -321,11 +321,10 @@ std::optional<float> Run<Real>::measure_loss(int step) {
     source_losses.clear();
     const int most = options.val_batches_each(inputs.val.size());
     for (DataLoader& val : inputs.val) {
-        const auto loss =
-            validation_loss(g, val, own, options.sequence, most, job, [&](int done, int total) {
-                if (phase) phase->update(format_string("batch %d of %d", done, total));
-                return look_for_signals();
-            });
+        const auto loss = validation_loss(g, val, own, options.sequence, most, job, [&](int done, int total) {
+            if (phase) phase->update(format_string("batch %d of %d", done, total));
+            return look_for_signals();
+        });
         if (!loss) return std::nullopt;
         source_losses.push_back(*loss);
     }
@@ -419,7 +418,8 @@ static std::vector<int> find_question(const std::vector<DataLoader>& loaders, in
             const auto answer = std::find_if(targets.begin() + 1, targets.end(),
                                              [](int target) { return target != ignored_target; });
             const auto length = answer - targets.begin();
-            if (answer != targets.end() && length > 1 && length <= 3 * most / 4)
+            if (length == 1) return {};  // questions are learnt, too
+            if (answer != targets.end() && length <= 3 * most / 4)
                 return {tokens.begin(), tokens.begin() + length};
             if (!shard.packed) break;
         }

@@ -154,7 +154,7 @@ json messages_of(const json& object, const std::string& where, bool* is_unanswer
     json messages = messages_of_fields(object, where), plain = json::array();
     size_t end = 0;
     for (const json& m : messages) {
-        const bool is_share = m.is_object() && m.contains("from");
+        const bool is_share = m.is_object() && m.contains("from") && !m.contains("role");
         const char *of = is_share ? "from" : "role", *said = is_share ? "value" : "content";
         if (!m.is_object() || !has_text(m, of) || !has_text(m, said))
             fail("%s: message %zu is not {\"%s\": TEXT, \"%s\": TEXT}", where.c_str(), plain.size() + 1, of,

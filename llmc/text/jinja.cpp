@@ -190,23 +190,25 @@ struct Expression {
         }
     }
     json postfix() {
-        const bool negative = take("-");
+        bool negative = take("-");
         skip_space();
         const size_t start = at;
         json value = primary();
-        if (negative && runs) value = -jinja_number(value);
         for (;;) {
             const std::string_view before = text.substr(start, at - start);
-            if (take("|"))
-                value = apply(jinja_filter, name(), value);
-            else if (take_word("is"))
-                value = test(value);
-            else if (take("."))
+            if (take(".")) {
                 value = method_or_member(value, before);
-            else if (take("["))
+            } else if (take("[")) {
                 value = item(value, before);
-            else
-                return value;
+            } else {  // a sign binds less than members, and more than filters
+                if (std::exchange(negative, false) && runs) value = -jinja_number(value);
+                if (take("|"))
+                    value = apply(jinja_filter, name(), value);
+                else if (take_word("is"))
+                    value = test(value);
+                else
+                    return value;
+            }
         }
     }
     json apply(JinjaResult (*function)(const std::string&, const json&, const JinjaArguments&),

@@ -128,23 +128,23 @@ static JinjaResult of_list(const std::string& filter, const json& value, const J
     if (filter == "list") return value;
     if (filter == "first") return value.empty() ? jinja_undefined : value.front();
     if (filter == "last") return value.empty() ? jinja_undefined : value.back();
+    const bool is_map = filter == "map" && arguments.named.contains("attribute");
+    if (!is_map && filter != "join" && filter != "selectattr" && filter != "rejectattr") return {};
     json chosen = json::array();
     std::string all;
     for (const json& item : value) {
         if (filter == "join") {
             if (all.size() > max_json_bytes) fail("it makes too long a text");
             all += (&item == &value[0] ? "" : arguments.text(0)) + jinja_text(item);
-        } else if (filter == "selectattr" || filter == "rejectattr") {
+        } else if (is_map) {
+            chosen.push_back(jinja_member(item, jinja_text(arguments.named["attribute"])));
+        } else {
             const json& member = jinja_member(item, arguments.text(0));
             const JinjaResult is = arguments.list.size() > 1
                                        ? jinja_holds(arguments.text(1), member, arguments.at(2))
                                        : jinja_true(member);
             if (!is) return {};
             if (is->get<bool>() == (filter == "selectattr")) chosen.push_back(item);
-        } else if (filter == "map" && arguments.named.contains("attribute")) {
-            chosen.push_back(jinja_member(item, jinja_text(arguments.named["attribute"])));
-        } else {
-            return {};
         }
     }
     return filter == "join" ? json(all) : chosen;
@@ -176,7 +176,8 @@ JinjaResult jinja_call(const std::string& method, const json& value, const Jinja
 int64_t jinja_number(const json& value) {
     if (!value.is_number_integer()) fail("arithmetic without whole numbers is not understood");
     const auto number = value.get<int64_t>();
-    if (std::abs(number) > 9999999999) fail("'%lld' is not understood", (long long)number);
+    const int64_t most = 9999999999;
+    if (number > most || number < -most) fail("'%lld' is not understood", (long long)number);
     return number;
 }
 

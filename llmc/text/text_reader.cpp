@@ -108,9 +108,11 @@ static std::optional<nlohmann::json> first_object(const std::string& path, bool 
     return std::nullopt;
 }
 
-bool has_examples(const std::string& file) {
+bool is_without_examples(const std::string& file) {
+    if (is_read_once(file)) return false;
     const auto first = first_object(file, false);
-    return first && is_chat_example(*first);
+    char any;
+    return first ? !is_chat_example(*first) : !is_named_jsonl(file) && TextFile(file).read(&any, 1) > 0;
 }
 
 // Takes the options off a source of a mixture that are for other sources.

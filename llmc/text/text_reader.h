@@ -55,8 +55,8 @@ struct TextOptions {
 // Whether the name is that of JSONL, which may be compressed.
 bool is_named_jsonl(const std::string& file);
 
-// Whether a file begins with questions and answers.
-bool has_examples(const std::string& file);
+// Whether a file begins with another text than questions and answers; false if only reading it all can tell.
+bool is_without_examples(const std::string& file);
 // Whether the files, without --field and --as-text, are questions and answers by the first of them: sets
 // is_chat. Error if options contradict each other, or are for questions and answers, and there are none. A
 // source of a mixture loses the options that are for other sources.
