@@ -72,11 +72,12 @@ static json split_at(const std::string& text, const std::string& separator) {
 
 static std::string replaced(const std::string& text, const std::string& old, const std::string& by) {
     std::string all;
-    for (const json& part : split_at(text, old)) {
-        all += part.get<std::string>() + by;
+    size_t start = 0;
+    for (size_t at; (at = text.find(old, start)) != text.npos; start = at + old.size()) {
+        all.append(text, start, at - start).append(by);
         if (all.size() > max_json_bytes) fail("it makes too long a text");
     }
-    return all.substr(0, all.size() - by.size());
+    return all.append(text, start);
 }
 
 // With the cases of ASCII.
