@@ -376,7 +376,8 @@ TEST_F(ChatShards, OptionsOfOtherTextsAreRefused) {
         const ProgramResult mixed = run_program(
             {bin("train_gpt2"), "--text", texts[0], "--text", texts[1], "-o", run, "--device", "cpu"});
         EXPECT_EQ(mixed.status, 1);
-        EXPECT_TRUE(contains(mixed.err, "give each weights, as in " + texts[1] + ":0.5")) << mixed.err;
+        EXPECT_TRUE(contains(mixed.err, "train_gpt2 mixes them by weights, as in " + texts[1] + ":0.5"))
+            << mixed.err;
     }
     // a mixture may have them
     const ProgramResult both = train("2", {"--text", plain + ":0.5", "--loss-on-questions"});

@@ -441,7 +441,8 @@ TEST_F(KindsRun, WhatFitsNoSourceIsOneLine) {
     refused(
         {"--text", "text.jsonl", "--text", "plain.txt", "--field", "text"},
         "plain.txt: line 1 is not a JSON object: plain text is read alone, or mixed with JSONL by weights");
-    refused({"--text", "plain.txt", "--text", "chat.jsonl"},
-            "chat.jsonl is JSONL, and plain.txt is plain text: give each weights, as in chat.jsonl:0.5");
+    refused(
+        {"--text", "plain.txt", "--text", "chat.jsonl"},
+        "chat.jsonl is JSONL, and plain.txt is plain text: train_gpt2 mixes them by weights, as in chat.js");
     refused({"--text", "plain.txt", "--skip-bad-lines"}, "--skip-bad-lines is for JSONL");
 }

@@ -385,8 +385,8 @@ static void refuse_jsonl(const std::string& file, const std::string& first) {
     if (!is_named_jsonl(file)) return;
     if (file != first)
         fail(
-            "%s is JSONL, and %s is plain text: give each weights, as in %s:0.5, by which train_gpt2 mixes "
-            "texts of any kinds, or prepare them one by one",
+            "%s is JSONL, and %s is plain text: train_gpt2 mixes them by weights, as in %s:0.5; other "
+            "programs read them one by one",
             file.c_str(), first.c_str(), file.c_str());
     fail(
         "%s: name the field of the JSON objects that holds the text, as in --field text; questions and "
@@ -399,8 +399,8 @@ static void refuse_mixed(const PreparationOptions& options, const std::vector<st
     for (const std::string& file : files)
         if (options.is_chat && !options.skip_bad_lines && is_without_examples(file))
             fail(
-                "%s has questions and answers, and %s is another text: give each weights, as in %s:0.5, by "
-                "which train_gpt2 mixes texts of any kinds, or prepare them one by one",
+                "%s has questions and answers, and %s is another text: train_gpt2 mixes them by weights, as "
+                "in %s:0.5; other programs read them one by one",
                 files[0].c_str(), file.c_str(), file.c_str());
 }
 

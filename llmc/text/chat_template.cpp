@@ -41,6 +41,8 @@ static std::string jinja_of_example(const std::string& text) {
     const size_t of_system = text.find(system), of_user = text.find(user), of_answer = text.find(assistant);
     if (of_user == text.npos || of_answer == text.npos || of_answer < of_user) return "";
     if (of_system != text.npos && of_system > of_user) return "";
+    for (const std::string& place : {system, user, assistant})
+        if (text.find(place) != text.rfind(place)) return "";
     std::string before_system, after_system, before_user = text.substr(0, of_user);
     if (of_system != text.npos) {
         before_system = text.substr(0, of_system);
@@ -76,8 +78,8 @@ std::string read_chat_template(const std::string& path) {
     const std::string jinja = jinja_of_example(text);
     if (jinja.empty())
         fail(
-            "--template %s: a template has {user}, then {assistant}, and may begin with {system}, where "
-            "the texts are; or it is Jinja",
+            "--template %s: a template has {user}, then {assistant}, and may begin with {system}, once "
+            "each, where the texts are; or it is Jinja",
             path.c_str());
     return jinja;
 }
