@@ -228,6 +228,22 @@ TEST(BpeTrainer, WordsAreThoseThatAreEncoded) {
     EXPECT_NE(message.find("line 1 has no string in a field 'text'"), std::string::npos) << message;
 }
 
+// A word counts wherever its document stands, also if the text exists only while it is read.
+TEST(BpeTrainer, JsonlGivesTheTokenizerOfItsText) {
+    std::mt19937 random(4);
+    std::string plain, jsonl;
+    for (int i = 0; i < 400; i++) {
+        std::string document;
+        for (uint32_t words = 3 + random() % 40; words > 0; words--)
+            document += " word" + std::to_string(random() % 60 * (random() % 60));
+        plain += document + "<|endoftext|>";
+        jsonl += "{\"text\": \"" + document + "\"}\n";
+    }
+    const std::string of_plain =
+        info_of(train(plain, {.vocab_size = 500}, {.split = DocumentSplit::end_of_text})).checksum;
+    EXPECT_EQ(info_of(train(jsonl, {.vocab_size = 500}, {.field = {"text"}})).checksum, of_plain);
+}
+
 TEST(BpeTrainer, WrongOptionsAreRefused) {
     EXPECT_FALSE(parse_bpe("bytes"));
     EXPECT_EQ(parse_bpe("bpe:65536")->vocab_size, 65536);

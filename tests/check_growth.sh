@@ -13,5 +13,5 @@ check() {
 }
 check 44230 llmc shaders
 check 6640 dev
-check 33220 tests
+check 33240 tests
 exit $bad

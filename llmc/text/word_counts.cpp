@@ -55,12 +55,13 @@ void WordCounter::add(std::string_view word) {
     for (; slots[i].count > 0; i = (i + 1) % slots.size()) {
         Slot& known = slots[i];
         if (known.hash == hash && known.length == word.size() &&
-            memcmp(known.text, word.data(), word.size()) == 0) {
+            memcmp(&bytes[known.begin], word.data(), word.size()) == 0) {
             if (++known.count == UINT32_MAX) flush();
             return;
         }
     }
-    slots[i] = {word.data(), uint32_t(word.size()), 1, hash};
+    slots[i] = {bytes.size(), uint32_t(word.size()), 1, hash};
+    bytes += word;
     if (4 * ++used > 3 * slots.size()) flush();
 }
 
@@ -69,8 +70,9 @@ void WordCounter::flush() {
         if (slot.count == 0) continue;
         WordCounts::Shard& shard = all.shards[slot.hash >> 56];
         const std::lock_guard lock(shard.lock);
-        shard.add({slot.text, slot.length}, uint32_t(slot.hash), slot.count);
+        shard.add({&bytes[slot.begin], slot.length}, uint32_t(slot.hash), slot.count);
         slot.count = 0;
     }
+    bytes.clear();
     used = 0;
 }

@@ -35,18 +35,18 @@ struct WordCounts {
 struct WordCounter {
     explicit WordCounter(WordCounts& of_all) : all(of_all) {}
 
-    // The word must stay where it is until flush().
     void add(std::string_view word);
     // Adds the counts to those of all threads.
     void flush();
 
    private:
     struct Slot {
-        const char* text = nullptr;
+        size_t begin = 0;
         uint32_t length = 0, count = 0;  // count 0: empty
         uint64_t hash = 0;
     };
     WordCounts& all;
     std::vector<Slot> slots = std::vector<Slot>(1 << 14);
+    std::string bytes;  // of the words in the slots
     size_t used = 0;
 };
