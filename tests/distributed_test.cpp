@@ -40,16 +40,7 @@ TEST_F(Distributed, TrainsLikeOneProcess) {
 
 // The mean is over the targets that count in all processes, of which one may have few, or none.
 TEST_F(Distributed, MasksTrainLikeOneProcess) {
-    for (const std::string& pattern : {data.train, data.val}) {
-        const TokenShard shard = open_token_shards(pattern)[0];
-        std::vector<uint16_t> tokens(shard.tokens);
-        read_tokens(shard, 0, tokens.size(), tokens.data());
-        std::vector<bool> targets;
-        for (size_t i = 0; i < tokens.size(); i++) targets.push_back(i % 51 < 17 && i % 4 == 0);
-        TokenShardWriter writer(shard.path);
-        writer.add(tokens.data(), tokens.size(), targets);
-        writer.finish();
-    }
+    mask_data();
     const std::vector<std::string> options = {"-l", learning_rate, "-d", "204"};
     const std::vector<double> one = train(1, options, "one");
     EXPECT_LT(one.back(), 0.98 * one.front()) << "the model learns nothing";

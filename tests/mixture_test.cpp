@@ -48,17 +48,17 @@ TEST(WeightedPath, AFileMayEndAsAWeightDoes) {
     EXPECT_EQ(weighted_path(folder / "a:0.7").weight, 0);
     EXPECT_EQ(weighted_path(folder / "a:0.7:3").path, folder / "a:0.7");
     EXPECT_EQ(weighted_path(folder / "a:0.7:3").weight, 3);
+    EXPECT_EQ(message_of([&] { refuse_weight(folder / "a:0.7"); }), "");
 }
 
 TEST(WeightedPath, WhereNoneIsTaken) {
     const TemporaryFolder folder;
     write_whole_file(folder / "a", {"x"});
-    write_whole_file(folder / "b:0.5", {"x"});
     for (const std::string wrong : {":0.5", ":0", ":-1", ":1e999", ":"})
         EXPECT_EQ(
             message_of([&] { refuse_weight(folder / "a" + wrong); }),
             folder / "a" + wrong + ": weights are for the -i and --text of train_gpt2: leave out " + wrong);
-    for (const std::string right : {"a", "b:0.5", "missing:0.5", "a:last", ""})
+    for (const std::string right : {"a", "missing:0.5", "a:last", ""})
         EXPECT_EQ(message_of([&] { refuse_weight(folder / right); }), "") << right;
     const std::string a = folder / "a:0.5", says = a + ": weights are for";
     const std::string eval = BINARY_DIR "/eval", prepare = BINARY_DIR "/prepare_data",

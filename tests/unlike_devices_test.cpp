@@ -35,19 +35,6 @@ struct UnlikeDevices : Distributed {
     static Member on(const std::string& where, const std::string& share) {
         return {{"--device", where, "--share", share}};
     }
-    // Few targets count, and none in many sequences.
-    void mask_data() {
-        for (const std::string& path : {data.train, data.val}) {
-            const TokenShard shard = open_token_shards(path)[0];
-            std::vector<uint16_t> tokens(shard.tokens);
-            read_tokens(shard, 0, tokens.size(), tokens.data());
-            std::vector<bool> targets;
-            for (size_t i = 0; i < tokens.size(); i++) targets.push_back(i % 51 < 17 && i % 4 == 0);
-            TokenShardWriter writer(shard.path);
-            writer.add(tokens.data(), tokens.size(), targets);
-            writer.finish();
-        }
-    }
 };
 
 static const std::vector<std::string> rate = {"-l", "0.005"};

@@ -47,12 +47,18 @@ static void open_pipe(int& read_end, int& write_end) {
     write_end = ends[1];
 }
 
+// For posix_spawnp(), as long as argv lives.
+static std::vector<char*> words_of(const std::vector<std::string>& argv) {
+    std::vector<char*> words;
+    for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    return words;
+}
+
 Process::Process(std::vector<std::string> argv, FILE* input) : internals(std::make_unique<Internals>()) {
     PipeEnds write_ends;
     for (const int i : {0, 1}) open_pipe(internals->pipes[i], write_ends[i]);
-    std::vector<char*> words;
-    for (std::string& word : argv) words.push_back(word.data());
-    words.push_back(nullptr);
+    const std::vector<char*> words = words_of(argv);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     if (input)
@@ -115,9 +121,7 @@ int Process::wait() {
 }
 
 static pid_t start_in_group(const std::vector<std::string>& argv) {
-    std::vector<char*> words;
-    for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
-    words.push_back(nullptr);
+    const std::vector<char*> words = words_of(argv);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
@@ -153,5 +157,5 @@ int run_instead(const std::vector<std::string>& argv,
     }
     if (ended < 0) throw std::system_error(errno, std::generic_category());
     if (passed) return 128 + passed;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return status_of(status);
 }

@@ -232,11 +232,11 @@ static Division fastest_division(const Options& o, const std::vector<ProcessSpee
     const std::vector<bool> everybody(all.size(), true);
     Division best = measured_division(o, all, everybody, measure, job, best_seconds);
     const int with_cores = int(std::count(on_cores.begin(), on_cores.end(), true));
-    std::vector<std::vector<bool>> subsets;
-    if (with_cores > 0 && with_cores < job.size) subsets.push_back(on_cores), subsets.back().flip();
-    for (size_t i = 0; with_cores > 1 && with_cores == job.size && i < all.size(); i++)
-        subsets.emplace_back(all.size())[i] = true;
     if (job.num_nodes > 1 || with_cores == 0) return best;
+    std::vector<std::vector<bool>> subsets;
+    if (with_cores < job.size) subsets.push_back(on_cores), subsets.back().flip();
+    for (size_t i = 0; with_cores == job.size && i < all.size(); i++)
+        subsets.emplace_back(all.size())[i] = true;
     for (const std::vector<bool>& members : subsets) {
         double seconds;
         share_cores(o, members, job);

@@ -324,7 +324,7 @@ struct Expression {
     }
     json quoted() {
         std::string value;
-        while (next() == '\'' || next() == '"') {  // texts beside each other are one
+        while (next() == '\'' || next() == '"') {  // adjacent texts are one
             const char quote = text[at++];
             for (; at < text.size() && text[at] != quote; at++) {
                 if (text[at] != '\\' || at + 1 == text.size()) {
