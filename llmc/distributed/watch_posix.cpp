@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
@@ -83,6 +84,7 @@ struct Watch::Thread {
     void find_laggard(double seconds);
     void judge_wait();
     [[noreturn]] void lose(const Peer& peer, int error);
+    [[noreturn]] void end_after_the_line();
     [[noreturn]] void end(const std::string& line);
     bool is_first_of_machine(int except) const;
     std::string name(int rank) const;
@@ -428,10 +430,9 @@ void Watch::Thread::judge_wait() {
     const bool rank0_silent = ranks.rank > 0 && peers[0].silent > SILENT_SECONDS;
     const std::string whom = laggard < 0 ? "messages of other ranks" : name(laggard);
     if (stuck >= timeout && (ranks.rank == 0 || (rank0_silent && waits))) {
-        const bool prints = ranks.rank == 0 || ranks.rank == 1;
-        end(prints ? format_string("the job waited for %s for %s (--timeout)", whom.c_str(),
-                                   duration(timeout).c_str())
-                   : "");
+        if (ranks.rank > 1) end_after_the_line();
+        end(format_string("the job waited for %s for %s (--timeout)", whom.c_str(),
+                          duration(timeout).c_str()));
     }
     if (stuck < next_line || !waits || !is_first_of_machine(laggard)) return;
     print_line(stderr, "waiting for %s for %s", whom.c_str(), duration(next_line).c_str());
@@ -443,11 +444,17 @@ void Watch::Thread::judge_wait() {
 void Watch::Thread::lose(const Peer& peer, int error) {
     const bool died = error == 0 || error == ECONNRESET || error == EPIPE;
     const bool prints = ranks.rank == 0 || (died ? ranks.rank == 1 : is_first_of_machine(0));
-    end(!prints ? ""
-        : died  ? name(peer.rank) + " has died"
-                : name(peer.rank) + format_string(" has not answered for %d s: its machine or the network "
-                                                   "is down",
-                                                  UNREACHABLE_SECONDS));
+    if (!prints) end_after_the_line();
+    end(name(peer.rank) + (died ? " has died"
+                                : format_string(" has not answered for %d s: its machine or the network "
+                                                "is down",
+                                                UNREACHABLE_SECONDS)));
+}
+
+// Where another rank finds the same, and prints it: the launcher kills that one as soon as one has ended.
+void Watch::Thread::end_after_the_line() {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    end("");
 }
 
 // Works while the main thread is anywhere, also where it holds the lock of standard output. Its line comes
