@@ -21,7 +21,8 @@ fuzz_one() {
         "$build/corpus/$name" "$build/seeds/$name" >"$log" 2>&1; then
         echo "fuzz: $name: $(awk '/number_of_executed_units/ { print $2 }' "$log") inputs, no findings"
     else
-        grep -E 'ERROR|SUMMARY|runtime error|Test unit written' "$log" | head -5 || tail -5 "$log"
+        grep -E 'ERROR|SUMMARY|runtime error|Assertion|what\(\)|Test unit written|Base64' "$log" | head -8 ||
+            tail -5 "$log"
         echo "fuzz: $name: FAILED, see $log" >&2
         return 1
     fi

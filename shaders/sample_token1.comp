@@ -148,40 +148,14 @@ void choose_likeliest(float maximum) {
     if (gl_LocalInvocationID.x == 0) chosen = int(best);
 }
 
-// Chooses the token at which the sum of the kept weights exceeds `threshold`, if it is in this subgroup's
-// range. All subgroups search, since subgroup operations need that after branches.
-void choose_in_range(Kept kept, uint ties, uint64_t threshold, bool is_here) {
-    uint64_t sum = 0;
-    uint found = 0xffffffffu;
-    for (uint start = 0; start < range; start += gl_SubgroupSize) {
-        const uint token = first + start + gl_SubgroupInvocationID;
-        uint w = token < end ? weight(token) : 0;
-        const uint tie = w == kept.cut && token < end ? 1 : 0;
-        const uint ties_before = subgroupExclusiveAdd(tie);
-        if (w < kept.cut || (tie == 1 && ties_before >= ties)) w = 0;
-        ties -= min(ties, subgroupAdd(tie));
-        const uint64_t up_to_here =
-            sum + (uint64_t(subgroupInclusiveAdd(w >> 16)) << 16) + subgroupInclusiveAdd(w & 0xffffu);
-        const uint hit = subgroupMin(up_to_here > threshold ? token : 0xffffffffu);
-        found = min(found, hit);
-        sum += (uint64_t(subgroupAdd(w >> 16)) << 16) + subgroupAdd(w & 0xffffu);
-    }
-    if (is_here && gl_SubgroupInvocationID == 0) chosen = int(found);
+uint weight_below(float maximum, uint token) {
+    precise const float below = maximum - penalized_logit(token);
+    return sampling_weight(below);
 }
 
-void choose_random(float maximum, uint coin) {
-    for (uint i = first + gl_SubgroupInvocationID; i < end; i += gl_SubgroupSize) {
-        precise const float below = maximum - penalized_logit(i);
-        args.weights.x[text * args.V + i] = int(sampling_weight(below));
-    }
-    const Kept kept = choose_kept();
-    uint64_t above = 0;
-    uint ties = 0;
-    for (uint i = first + gl_SubgroupInvocationID; i < end; i += gl_SubgroupSize) {
-        const uint w = weight(i);
-        if (w > kept.cut) above += w;
-        if (w == kept.cut) ties++;
-    }
+// Shares what every subgroup has found in its part of the tokens: the sum of the weights above the cut, and
+// how many are equal to it.
+void share_part(uint64_t above, uint ties) {
     above = subgroup_sum_long(above);
     ties = subgroupAdd(ties);
     barrier();
@@ -190,21 +164,80 @@ void choose_random(float maximum, uint coin) {
         subgroup_uints[gl_SubgroupID] = ties;
     }
     barrier();
-    uint64_t total = 0, before = 0, mine = 0;  // kept weights of all ranges, those before this one, this one
-    uint left = kept.ties, my_ties = 0;
-    for (uint i = 0; i < gl_NumSubgroups; i++) {
-        const uint taken = min(left, subgroup_uints[i]);
-        const uint64_t sum = subgroup_sums[i] + uint64_t(kept.cut) * taken;
-        if (i < gl_SubgroupID) before += sum;
-        if (i == gl_SubgroupID) {
-            mine = sum;
-            my_ties = taken;
-        }
-        total += sum;
-        left -= taken;
+}
+
+// The sum of the kept weights of a part, which takes some of the ties that are left.
+uint64_t sum_of_part(uint part, uint cut, inout uint ties) {
+    const uint taken = min(ties, subgroup_uints[part]);
+    ties -= taken;
+    return subgroup_sums[part] + uint64_t(cut) * taken;
+}
+
+// The part in which the sum of the kept weights exceeds the threshold. Threshold and ties become the part's.
+uint find_part(uint cut, inout uint ties, inout uint64_t threshold) {
+    uint part = 0;
+    for (; part + 1 < gl_NumSubgroups; part++) {
+        uint left = ties;
+        const uint64_t sum = sum_of_part(part, cut, left);
+        if (threshold < sum) break;
+        threshold -= sum;
+        ties = left;
     }
-    const uint64_t threshold = scaled_down(total, coin);
-    choose_in_range(kept, my_ties, threshold - before, before <= threshold && threshold < before + mine);
+    return part;
+}
+
+// Chooses the token at which the sum of the kept weights exceeds the threshold, of those from `begin` to
+// `stop`. All subgroups search together, since subgroup operations need that after branches.
+void choose_between(uint begin, uint stop, float maximum, Kept kept, uint64_t threshold) {
+    uint64_t sum = 0;
+    for (uint start = begin; start < stop; start += gl_SubgroupSize) {
+        const uint token = start + gl_SubgroupInvocationID;
+        uint w = token < stop ? weight_below(maximum, token) : 0;
+        const uint tie = w == kept.cut && token < stop ? 1 : 0;
+        const uint ties_before = subgroupExclusiveAdd(tie);
+        if (w < kept.cut || (tie == 1 && ties_before >= kept.ties)) w = 0;
+        kept.ties -= min(kept.ties, subgroupAdd(tie));
+        const uint64_t up_to_here =
+            sum + (uint64_t(subgroupInclusiveAdd(w >> 16)) << 16) + subgroupInclusiveAdd(w & 0xffffu);
+        const uint hit = subgroupMin(up_to_here > threshold ? token : 0xffffffffu);
+        if (hit != 0xffffffffu) {
+            if (gl_LocalInvocationID.x == 0) chosen = int(hit);
+            break;
+        }
+        sum += (uint64_t(subgroupAdd(w >> 16)) << 16) + subgroupAdd(w & 0xffffu);
+    }
+}
+
+void choose_random(float maximum, uint coin) {
+    for (uint i = first + gl_SubgroupInvocationID; i < end; i += gl_SubgroupSize)
+        args.weights.x[text * args.V + i] = int(weight_below(maximum, i));
+    Kept kept = choose_kept();
+    uint64_t above = 0;
+    uint ties = 0;
+    for (uint i = first + gl_SubgroupInvocationID; i < end; i += gl_SubgroupSize) {
+        const uint w = weight(i);
+        if (w > kept.cut) above += w;
+        if (w == kept.cut) ties++;
+    }
+    share_part(above, ties);
+    uint64_t total = 0;
+    uint left = kept.ties;
+    for (uint part = 0; part < gl_NumSubgroups; part++) total += sum_of_part(part, kept.cut, left);
+    uint64_t threshold = scaled_down(total, coin);
+    const uint begin = find_part(kept.cut, kept.ties, threshold) * range, stop = min(begin + range, args.V);
+
+    // all subgroups divide the range that was found
+    const uint size = (range + gl_NumSubgroups - 1) / gl_NumSubgroups, own = begin + gl_SubgroupID * size;
+    above = 0;
+    ties = 0;
+    for (uint i = own + gl_SubgroupInvocationID; i < min(own + size, stop); i += gl_SubgroupSize) {
+        const uint w = weight_below(maximum, i);
+        if (w > kept.cut) above += w;
+        if (w == kept.cut) ties++;
+    }
+    share_part(above, ties);
+    const uint found = begin + find_part(kept.cut, kept.ties, threshold) * size;
+    choose_between(found, min(found + size, stop), maximum, kept, threshold);
 }
 
 uint next_coin() {  // 24 bits; see random_u32() of llmc/layers/sampler.h

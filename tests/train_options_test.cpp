@@ -169,6 +169,7 @@ TEST(TrainOptions, TheEffectiveOptionsReadBackAreTheSame) {
     std::ofstream(folder / "defaults.toml") << options_text(defaults);
     const Options same = parse({"--config", folder / "defaults.toml"});
     EXPECT_EQ(options_text(same), options_text(defaults));
+    EXPECT_TRUE(changed_options(options_text(same), defaults).empty());
     EXPECT_TRUE(same.of_text.include.empty());
     EXPECT_TRUE(same.val_data.empty() && same.output.empty() && same.tokenizer.empty());
     EXPECT_FALSE(same.overfit || same.hellaswag);
@@ -412,6 +413,10 @@ TEST(TrainOptions, TomlOfOthersIsExplained) {
         {"[train]", "a section: options have none, only lines NAME = VALUE"},
         {"learning_rate = 3e-4", "unknown option 'learning_rate' (did you mean --learning-rate?)"},
         {"train.steps = 4", "unknown option 'train.steps'"},
+        {"train-data = [}", "a table: options have none"},
+        {"train-data = [ # of all\n  'a', }", "line 2: a table: options have none"},
+        {"train-data = [\"\"\"\n\"\"\", [ } ", "a text of several lines: options have none"},
+        {"tokenizer = '''\na'''", "a text of several lines: options have none"},
         {"Batch-Size = 4", "unknown option 'Batch-Size' (did you mean --batch-size?)"}};
     TemporaryFolder folder;
     for (const auto& [line, says] : cases) {
@@ -419,6 +424,15 @@ TEST(TrainOptions, TomlOfOthersIsExplained) {
         const std::string message = refusal({"-i", "x", "--config", folder / "options.toml"});
         EXPECT_NE(message.find(says), std::string::npos) << message;
     }
+}
+
+TEST(TrainOptions, BracesInTextsAreText) {
+    TemporaryFolder folder;
+    write_whole_file(folder / "options.toml",
+                     {"train-data = ['{a}', \"}\\\"{\"] # {\ntokenizer = \"it's {\"\n"});
+    const Options o = parse({"--config", folder / "options.toml"});
+    EXPECT_EQ(o.train_data, (std::vector<std::string>{"{a}", "}\"{"}));
+    EXPECT_EQ(o.tokenizer, "it's {");
 }
 
 TEST(TrainOptions, AnArgumentCannotAddLinesToTheFile) {

@@ -68,6 +68,21 @@ static void check_line(const std::string& line) {
         fail("a section: options have none, only lines NAME = VALUE");
 }
 
+// Behind the quote that closes the one at a position, or behind the line.
+static size_t end_of_quoted(const std::string& line, size_t at) {
+    const char quote = line[at];
+    if (line.compare(at++, 3, std::string(3, quote)) == 0) fail("a text of several lines: options have none");
+    while (at < line.size() && line[at] != quote) at += quote == '"' && line[at] == '\\' ? 2 : 1;
+    return std::min(at + 1, line.size());
+}
+
+// Refuses tables and texts of several lines. Some versions of the parser do not survive "[}".
+static void check_structure(const std::string& line) {
+    for (size_t at = 0; at < line.size() && line[at] != '#'; at++)
+        if (line[at] == '"' || line[at] == '\'') at = end_of_quoted(line, at) - 1;
+        else if (line[at] == '{' || line[at] == '}') fail("a table: options have none");
+}
+
 static std::string text_of(const toml::node& node) {
     if (!node.is_string()) fail("a list has only texts, in quotes");
     return node.as_string()->get();
@@ -96,7 +111,9 @@ std::vector<TomlEntry> read_toml(std::string_view text, const std::string& path)
         for (const std::string& line : lines_of(text)) {
             number++;
             check_line(line);
-            all += prepared(line) + "\n";
+            const std::string whole = prepared(line);
+            check_structure(whole);
+            all += whole + "\n";
         }
         const toml::table table = toml::parse(all);
         for (const auto& [key, node] : table) {

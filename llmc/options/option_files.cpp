@@ -100,11 +100,10 @@ std::string options_path(const std::string& output) { return output + "/options.
 // The tokens of a text are named relative to the run's folder, which may move.
 static std::vector<std::string> saved_texts(const Options& o, const Option& row) {
     std::vector<std::string> texts = absolute_texts(row, row.texts(), fs::current_path());
-    const auto whole = [](const std::string& path) { return fs::absolute(path).lexically_normal(); };
-    const fs::path tokens = whole(escaped_pattern(o.output) + "/" + tokens_folder);
+    const fs::path tokens = whole_path(escaped_pattern(o.output) + "/" + tokens_folder);
     if (row.path != PathKind::pattern || o.text.empty()) return texts;
     for (std::string& text : texts)
-        if (whole(text).parent_path() == tokens)
+        if (whole_path(text).parent_path() == tokens)
             text = std::string(tokens_folder) + "/" + fs::path(text).filename().generic_string();
     return texts;
 }
@@ -151,7 +150,7 @@ NamedTexts given_options(const Options& o) {
 std::vector<std::string> changed_options(const std::string& before, const Options& o) {
     Options old, now = o;
     OptionTable old_table = option_table(old), table = option_table(now);
-    const fs::path folder = fs::absolute(o.output);
+    const fs::path folder = whole_path(o.output);
     std::vector<std::string> lines;
     for (const TomlEntry& entry : read_toml(before, "the options before")) {
         Option *was = old_table.find(entry.name), *is = table.find(entry.name);
@@ -175,6 +174,6 @@ std::vector<std::string> option_of_run(const std::string& folder, const std::str
     OptionTable table = option_table(o);
     const Option& row = *table.find(name);
     for (const TomlEntry& entry : read_toml(read_whole_file(path, 1 << 20), path))
-        if (entry.name == name) return absolute_texts(row, entry.values, fs::absolute(folder));
+        if (entry.name == name) return absolute_texts(row, entry.values, whole_path(folder));
     return {};
 }
