@@ -79,8 +79,10 @@ static size_t end_of_quoted(const std::string& line, size_t at) {
 // Refuses tables and texts of several lines. Some versions of the parser do not survive "[}".
 static void check_structure(const std::string& line) {
     for (size_t at = 0; at < line.size() && line[at] != '#'; at++)
-        if (line[at] == '"' || line[at] == '\'') at = end_of_quoted(line, at) - 1;
-        else if (line[at] == '{' || line[at] == '}') fail("a table: options have none");
+        if (line[at] == '"' || line[at] == '\'')
+            at = end_of_quoted(line, at) - 1;
+        else if (line[at] == '{' || line[at] == '}')
+            fail("a table: options have none");
 }
 
 static std::string text_of(const toml::node& node) {
