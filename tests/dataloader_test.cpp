@@ -100,29 +100,52 @@ TEST(DataLoader, ShuffleCoversEverySequenceOncePerEpoch) {
     write_counting(folder / "b.bin", 83, 1000);
     write_counting(folder / "c.bin", 41, 2000);
     DataLoader loader(folder / "*.bin", 2, 4, 3000, true), same(folder / "*.bin", 2, 4, 3000, true);
-    std::vector<int> epochs[3];
     EXPECT_EQ(loader.num_batches(), 36u);  // 40 + 20 + 10 sequences, and b.bin leaves 2 tokens over
-    for (auto& epoch : epochs) {
-        for (int batch = 0; batch < 35; batch++) {
-            const std::vector<int> inputs = next_inputs(loader, 8);
-            EXPECT_EQ(inputs, next_inputs(same, 8));
-            for (int first : {0, 4}) {
-                EXPECT_EQ(std::vector<int>(inputs.begin() + first, inputs.begin() + first + 4),
-                          counting(inputs[size_t(first)], 4));
-                epoch.push_back(inputs[size_t(first)]);
-            }
+    std::vector<int> epoch;
+    for (int batch = 0; batch < 35; batch++) {
+        const std::vector<int> inputs = next_inputs(loader, 8);
+        EXPECT_EQ(inputs, next_inputs(same, 8));
+        for (int first : {0, 4}) {
+            EXPECT_EQ(std::vector<int>(inputs.begin() + first, inputs.begin() + first + 4),
+                      counting(inputs[size_t(first)], 4));
+            epoch.push_back(inputs[size_t(first)]);
         }
-        std::set<int> seen(epoch.begin(), epoch.end());
-        EXPECT_EQ(seen.size(), 40u + 20 + 10);
-        EXPECT_EQ(*seen.begin(), 0);
-        EXPECT_EQ(*seen.rbegin(), 2036);
-        EXPECT_EQ(next_inputs(loader, 8), (std::vector<int>{1080, 1081, 0, 1, 2, 3, 4, 5}));
-        next_inputs(same, 8);
     }
-    EXPECT_NE(epochs[0], epochs[1]);
-    EXPECT_NE(epochs[1], epochs[2]);
+    std::set<int> seen(epoch.begin(), epoch.end());
+    EXPECT_EQ(seen.size(), 40u + 20 + 10);
+    EXPECT_EQ(*seen.begin(), 0);
+    EXPECT_EQ(*seen.rbegin(), 2036);
+    EXPECT_EQ(next_inputs(loader, 8), (std::vector<int>{1080, 1081, 0, 1, 2, 3, 4, 5}));
     DataLoader other(folder / "*.bin", 2, 4, 3000, true, 43);
     EXPECT_NE(next_firsts(other, 8, 35), next_firsts(same, 8, 35));
+}
+
+// Where the sequences of each epoch begin, as remainders of T: one in an epoch, and all in the long run.
+TEST(DataLoader, EpochsCutTheTextElsewhere) {
+    const int T = 5, epochs = 40;
+    TemporaryFolder folder;
+    write_counting(folder / "a.bin", 161);
+    write_counting(folder / "b.bin", 85, 1000);
+    TokenShardWriter packed_writer(folder / "packed.bin");
+    std::vector<uint16_t> tokens(91);
+    std::iota(tokens.begin(), tokens.end(), uint16_t(2000));
+    packed_writer.add(tokens.data(), tokens.size(), std::vector<bool>(91, true));
+    packed_writer.finish();
+    std::set<int> of_epochs;
+    DataLoader loader(folder / "*.bin", 1, T, 3000, true);
+    for (int epoch = 0; epoch < epochs; epoch++) {
+        std::set<int> remainders, packed;
+        const int whole = 160 / T + 84 / T + 90 / T - 2;  // of all sequences, at least
+        for (int i = 0; i < int(loader.num_batches()); i++) {
+            const int first = next_first(loader, T);
+            if (i < whole) (first >= 2000 ? packed : remainders).insert(first % T);
+        }
+        EXPECT_EQ(remainders.size(), 1u) << epoch;
+        EXPECT_EQ(packed, std::set<int>{0}) << epoch;
+        EXPECT_TRUE(epoch > 0 || remainders.contains(0));
+        of_epochs.insert(remainders.begin(), remainders.end());
+    }
+    EXPECT_EQ(of_epochs, (std::set<int>{0, 1, 2, 3, 4}));
 }
 
 // Whatever the batch size, the order of the sequences is the same.
@@ -321,6 +344,8 @@ TEST(DataLoader, ForeignPositionsAreRefused) {
     refuses([](DataPosition& at) { at.token_in_sample = 4; });
     refuses([](DataPosition& at) { at.sample_tokens = 9; });
     refuses([](DataPosition& at) { at.sample_tokens = ~0ull; });
+    refuses([](DataPosition& at) { at.first_token = ~0ull; });
+    refuses([](DataPosition& at) { at.first_token = 80; });  // another number of samples
     refuses([](DataPosition& at) { at.shard_indices = {1}; });
     refuses([](DataPosition& at) { at.shard_indices = {}; });
     refuses([](DataPosition& at) { at.intra_shard_indices[3] = 40; });

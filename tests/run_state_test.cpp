@@ -14,6 +14,7 @@ static RunState some_state() {
     state.seed = ~uint64_t(0);
     state.shards = {{"a \"b\".bin", uint64_t(1) << 40}, {"c.bin", 0}};
     state.chunk_tokens = 4096;
+    state.first_token = 17;
     state.coin_state = 0x123456789abcdef0;
     state.scaling.factor = 32768;
     state.scaling.since = 17;
@@ -37,6 +38,7 @@ TEST(RunState, SurvivesJson) {
     EXPECT_EQ(b.seed, a.seed);
     EXPECT_EQ(b.shards, a.shards);
     EXPECT_EQ(b.chunk_tokens, a.chunk_tokens);
+    EXPECT_EQ(b.first_token, a.first_token);
     EXPECT_EQ(b.coin_state, a.coin_state);
     EXPECT_EQ(b.scaling.factor, a.scaling.factor);
     EXPECT_EQ(b.scaling.since, a.scaling.since);

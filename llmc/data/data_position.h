@@ -5,7 +5,7 @@
 
 #include "llmc/base/random.h"
 
-// The fields of llm.c's optimizer state, and two more that make the position exact in tokens when B*T
+// The fields of llm.c's optimizer state, and three more: two make the position exact in tokens when B*T
 // changes.
 struct DataPosition {
     bool should_shuffle = false;
@@ -21,4 +21,5 @@ struct DataPosition {
     // length than B*T gives.
     uint64_t sample_tokens = 0;
     uint64_t token_in_sample = 0;  // tokens of current_sample already drawn, after B*T changed
+    uint64_t first_token = 0;      // where each shard's samples begin in this epoch; 0 in llm.c's files
 };

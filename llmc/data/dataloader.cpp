@@ -58,26 +58,42 @@ DataLoader::DataLoader(const std::vector<std::string>& patterns, int B, int T, i
         at.shard_indices.resize(shards->size());
         std::iota(at.shard_indices.begin(), at.shard_indices.end(), 0);
     }
-    reset();
+    start_epoch(0);
+}
+
+uint64_t Shard::first_token(const DataPosition& at) const {
+    const bool is_packed =
+        std::any_of(files.begin(), files.end(), [](const auto& file) { return file.mask; });
+    return is_packed ? 0 : std::min(at.first_token, num_targets());
 }
 
 uint64_t DataLoader::shard_number() const {
     return at.should_shuffle ? at.shard_indices[at.current_shard] : at.current_shard;
 }
 
-// Where a sample lies in its shard.
-uint64_t DataLoader::sample_at(uint64_t i) const { return at.should_shuffle ? at.intra_shard_indices[i] : i; }
+// Where the shard's i-th sample in the order of drawing begins.
+uint64_t DataLoader::token_at(uint64_t i) const {
+    const uint64_t sample = at.should_shuffle ? uint64_t(at.intra_shard_indices[i]) : i;
+    return (*shards)[shard_number()].first_token(at) + sample * at.sample_tokens;
+}
 
-uint64_t DataLoader::num_samples() const { return (*shards)[shard_number()].num_samples(at.sample_tokens); }
+uint64_t DataLoader::num_samples() const { return (*shards)[shard_number()].num_samples(at); }
 
 uint64_t DataLoader::leftover_tokens() const {
     uint64_t sum = 0;
-    for (const Shard& shard : *shards) sum += shard.leftover_tokens(at.sample_tokens);
+    for (const Shard& shard : *shards) sum += shard.leftover_tokens(at);
     return sum;
 }
 
+// The number is that which the shuffle draws next, too, so that permutations remain llm.c's.
 void DataLoader::reset() {
+    Random copy = at.shuffle_random;
+    start_epoch(at.should_shuffle ? copy.next32() % sample_tokens : 0);
+}
+
+void DataLoader::start_epoch(uint64_t first_token) {
     at.current_shard = 0;
+    at.first_token = first_token;
     if (at.should_shuffle) shuffle(at.shard_indices.data(), at.shard_indices.size(), at.shuffle_random);
     start_shard();
 }
@@ -107,11 +123,12 @@ Piece DataLoader::take_leftover(uint64_t wanted) {
     uint64_t skip = (at.current_sample - num_samples()) * at.sample_tokens + at.token_in_sample;
     for (uint64_t number = 0; number < shards->size(); number++) {
         const Shard& shard = (*shards)[number];
-        const uint64_t left = shard.leftover_tokens(at.sample_tokens);
+        const uint64_t left = shard.leftover_tokens(at), before = shard.first_token(at);
         if (skip < left) {
-            const uint64_t count = std::min(wanted, left - skip);
+            const uint64_t count = std::min(wanted, (skip < before ? before : left) - skip);
+            const uint64_t of_samples = skip < before ? 0 : shard.num_samples(at) * at.sample_tokens;
             advance(count);
-            return {number, shard.num_samples(at.sample_tokens) * at.sample_tokens + skip, count};
+            return {number, of_samples + skip, count};
         }
         skip -= left;
     }
@@ -120,14 +137,13 @@ Piece DataLoader::take_leftover(uint64_t wanted) {
 
 // Draws at most `wanted` consecutive tokens and advances the position.
 Piece DataLoader::take(uint64_t wanted) {
-    if (at.current_sample >= num_samples()) {
+    while (at.current_sample >= num_samples()) {
         if (at.current_shard + 1 == shards->size()) return take_leftover(wanted);
         at.current_shard++;
         start_shard();
     }
-    const uint64_t sample = sample_at(at.current_sample);
     const uint64_t count = std::min(wanted, at.sample_tokens - at.token_in_sample);
-    const Piece piece = {shard_number(), sample * at.sample_tokens + at.token_in_sample, count};
+    const Piece piece = {shard_number(), token_at(at.current_sample) + at.token_in_sample, count};
     advance(count);
     return piece;
 }
@@ -191,7 +207,7 @@ void DataLoader::prefetch() {
         at.current_sample + count > num_samples())
         return;
     for (uint64_t i = at.current_sample; i < at.current_sample + count; i++)
-        prefetched_pieces.push_back({shard_number(), sample_at(i) * at.sample_tokens, at.sample_tokens});
+        prefetched_pieces.push_back({shard_number(), token_at(i), at.sample_tokens});
     prefetched = std::async(std::launch::async, read_batch, shards, prefetched_pieces, vocab);
 }
 
@@ -234,9 +250,9 @@ void DataLoader::resume(const DataPosition& position) {
         (at.should_shuffle && !is_permutation_of(position.shard_indices, shards->size()))) {
         fail("the saved data position does not fit %zu shards; %s", shards->size(), hint);
     }
-    if (position.sample_tokens >> 40)
-        fail("the saved data position is damaged: samples of %llu tokens",
-             (unsigned long long)position.sample_tokens);
+    if (position.sample_tokens >> 40 || position.first_token >> 40)
+        fail("the saved data position is damaged: samples of %llu tokens from token %llu on",
+             (unsigned long long)position.sample_tokens, (unsigned long long)position.first_token);
     DataPosition before = std::move(at);
     at = position;
     if (at.sample_tokens == 0) {  // llm.c's file, or this trainer's without its run_*.json

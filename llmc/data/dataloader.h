@@ -3,8 +3,10 @@
 //
 // A shard is drawn in samples: of B*T tokens if in order, of T if shuffled. So the sequences of a shuffled
 // batch come from all over the shard, and their order is the same for every B. (llm.c shuffles samples of
-// B*T, whose sequences are often of one document: docs/experiments.md.) The tokens left over at the end of
-// each shard are drawn at the end of the epoch, after the last shard, so an epoch draws every token. Its last
+// B*T, whose sequences are often of one document: docs/experiments.md.) From the second shuffled epoch on,
+// samples begin at a random one of a shard's first T tokens, so that sequences are cut elsewhere each time;
+// those of packed examples (with a mask) always begin at the first. The tokens left over at both ends of each
+// shard are drawn at the end of the epoch, after the last shard, so an epoch draws every token. Its last
 // batch is filled up with the first tokens of the data.
 #pragma once
 #include <cstdint>
@@ -58,9 +60,14 @@ struct DataLoader {
         std::vector<TokenShard> files;
         uint64_t num_tokens = 0;
         uint64_t num_targets() const { return num_tokens - (num_tokens > 0); }  // all but the first token
-        uint64_t num_samples(uint64_t per_sample) const { return num_targets() / per_sample; }
-        // At its end, those that do not fill a sample.
-        uint64_t leftover_tokens(uint64_t per_sample) const { return num_targets() % per_sample; }
+        uint64_t first_token(const DataPosition& at) const;                     // of its samples
+        uint64_t num_samples(const DataPosition& at) const {
+            return (num_targets() - first_token(at)) / at.sample_tokens;
+        }
+        // Before its samples and behind them.
+        uint64_t leftover_tokens(const DataPosition& at) const {
+            return num_targets() - num_samples(at) * at.sample_tokens;
+        }
     };
     struct Piece {  // inputs [first, first + count) of a shard
         uint64_t shard, first, count;
@@ -76,10 +83,11 @@ struct DataLoader {
 
    private:
     uint64_t shard_number() const;
-    uint64_t sample_at(uint64_t i) const;
+    uint64_t token_at(uint64_t sample) const;
     uint64_t num_samples() const;
     uint64_t leftover_tokens() const;
     bool at_epoch_end() const;
+    void start_epoch(uint64_t first_token);
     void start_shard();
     void advance(uint64_t count);
     Piece take(uint64_t wanted);

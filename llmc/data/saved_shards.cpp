@@ -90,7 +90,7 @@ DataPosition fit_position(const DataPosition& saved, const std::vector<SavedShar
     fit_shards(at, saved_shards, now);
     const uint64_t shard =
         at.should_shuffle ? uint64_t(at.shard_indices[at.current_shard]) : at.current_shard;
-    const uint64_t samples = loader.all_shards()[shard].num_samples(at.sample_tokens);
+    const uint64_t samples = loader.all_shards()[shard].num_samples(at);
     if (at.current_sample >= samples) {  // among the old shards' leftover tokens: the current shard is done
         at.current_sample = samples;
         at.token_in_sample = 0;

@@ -222,6 +222,7 @@ static std::optional<Mixture> open_training_data(const Options& o, int vocab_siz
     DataPosition at = start.optimizer.data;
     at.sample_tokens = start.state.chunk_tokens;  // 0 in a checkpoint of llm.c: as in this run
     at.token_in_sample = start.state.token_in_sample;
+    at.first_token = start.state.first_token;
     data.resume({.of = {fit_position(at, start.state.shards, data.loaders[0])}, .drawn = {}});
     return data;
 }

@@ -145,6 +145,7 @@ std::string run_state_to_json(const RunState& state) {
                         {"shards", shards},
                         {"chunk_tokens", state.chunk_tokens},
                         {"token_in_sample", state.token_in_sample},
+                        {"first_token", state.first_token},
                         {"coin_state", state.coin_state},
                         {"options", options_to_json(state.options)},
                         {"positions", state.positions},
@@ -183,6 +184,7 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
                 {shard.at("name"), integer<uint64_t>(shard.at("tokens")), shard.at("xxh3")});
         state.chunk_tokens = integer<uint64_t>(j.at("chunk_tokens"));
         state.token_in_sample = integer<uint64_t>(j.at("token_in_sample"));
+        if (j.contains("first_token")) state.first_token = integer<uint64_t>(j["first_token"]);
         state.coin_state = integer<uint64_t>(j.at("coin_state"));
         state.options = options_from_json(j.at("options"));
         if (j.contains("positions")) state.positions = integer<int>(j["positions"]);

@@ -57,7 +57,7 @@ struct RunState {
     uint64_t seed = 0;               // --seed
     std::vector<SavedShard> shards;  // of the training data
     uint64_t chunk_tokens = 0;       // DataPosition::sample_tokens
-    uint64_t token_in_sample = 0;
+    uint64_t token_in_sample = 0, first_token = 0;
     SavedMixture mixture = {};
     uint64_t coin_state = 0;  // of the random numbers for text samples
     std::string options;      // that made the checkpoint: options_text() without the folder

@@ -186,6 +186,7 @@ void Run<Real>::write_files(int step, const MixturePosition& position, WrittenFo
                      .shards = shards_of(*inputs.loader),
                      .chunk_tokens = state.data.sample_tokens,
                      .token_in_sample = state.data.token_in_sample,
+                     .first_token = state.data.first_token,
                      .mixture = {inputs.loader->shares, position.sequences()},
                      .coin_state = coin_state,
                      .options = options_text(options),
