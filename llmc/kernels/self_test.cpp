@@ -1,10 +1,13 @@
 // The self-test of a device: see self_test.h.
 #include "llmc/kernels/self_test.h"
 
+#include <omp.h>
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <future>
+#include <mutex>
 #include <vector>
 
 #include "llmc/base/os.h"
@@ -177,7 +180,10 @@ static void read_line(const std::string& line, ChildOutput& output, Outcomes& ou
 static ChildOutput follow_child(const std::vector<std::string>& words, bool is_gpu, Outcomes& outcomes) {
     std::vector<std::string> command = {program, child_option};
     command.insert(command.end(), words.begin(), words.end());
+    static std::mutex starts;  // a child that starts now would inherit the pipes of another
+    std::unique_lock<std::mutex> start(starts);
     Process child(command);
+    start.unlock();
     ChildOutput output;
     std::string text;
     double quiet = 0;  // seconds, of which those in which this process was suspended are none
@@ -221,6 +227,19 @@ static Outcomes check_versions(const DeviceInfo& device, std::set<std::string> v
     return outcomes;
 }
 
+// Several children check parts of the versions side by side, since drivers build kernels on one core.
+static Outcomes check_side_by_side(const DeviceInfo& device, const std::set<std::string>& versions) {
+    const int count = device.is_gpu() ? std::clamp(omp_get_num_procs() / 4, 1, 4) : 1;
+    std::vector<std::set<std::string>> parts(static_cast<size_t>(count));
+    for (size_t i = 0; const std::string& version : versions) parts[i++ % parts.size()].insert(version);
+    std::vector<std::future<Outcomes>> checks;
+    for (const std::set<std::string>& part : parts)
+        checks.push_back(std::async(std::launch::async, check_versions, device, part, false));
+    Outcomes outcomes;
+    for (std::future<Outcomes>& check : checks) outcomes.merge(check.get());
+    return outcomes;
+}
+
 static std::map<std::string, bool> verdicts(const Outcomes& outcomes) {
     std::map<std::string, bool> right;
     for (const auto& [name, outcome] : outcomes) right[name] = outcome.right;
@@ -232,7 +251,7 @@ static std::map<std::string, bool> check_before_use(const LaunchPad& pad,
                                                     const std::set<std::string>& versions, FILE* out) {
     Outcomes outcomes;
     try {
-        outcomes = check_versions(pad.device(), versions, false);
+        outcomes = check_side_by_side(pad.device(), versions);
     } catch (const std::exception& error) {  // nothing is known of them
         print_line(out, "note: %s", error.what());
     }

@@ -1,6 +1,8 @@
 // LaunchPad's pipelines: built once per kernel and specialization constants, and cached on disk.
+#include <omp.h>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 
 #include "llmc/base/os.h"
 #include "llmc/launchpad/device_cache.h"
@@ -157,12 +159,45 @@ VkPipeline find_pipeline_with_base(LaunchPadState& s, Pipeline& pipeline) {
     return pipeline.with_base;
 }
 
+struct PipelineBuild {
+    decltype(LaunchPadState::uncompiled)::node_type queued;
+    std::string kernel;
+    std::future<VkPipeline> handle;
+};
+
+// Side by side, since drivers build a pipeline on one core. Returns why some cannot be built.
+static std::exception_ptr build_all(LaunchPadState& s, std::vector<PipelineBuild>& builds) {
+    std::exception_ptr error;
+    for (PipelineBuild& build : builds) try {
+            find_module(s, build.kernel);  // which is no work for several threads
+            build.handle = std::async(std::launch::async, [&s, &build] {
+                return build_pipeline(s, build.kernel, build.queued.mapped(), s.cache);
+            });
+        } catch (...) {
+            error = std::current_exception();
+        }
+    for (PipelineBuild& build : builds) try {
+            if (build.handle.valid())
+                s.pipelines.emplace(build.queued.key(), Pipeline{.kernel = build.kernel,
+                                                                 .constants = build.queued.mapped(),
+                                                                 .handle = build.handle.get()});
+        } catch (...) {
+            error = std::current_exception();
+        }
+    return error;
+}
+
 void LaunchPad::compile(const ProgressCallback& progress) {
     LaunchPadState& s = *state;
     const int total = int(s.uncompiled.size());
-    for (int done = 0; !s.uncompiled.empty(); done++) {
-        if (progress) progress(done, total);
-        const auto next = s.uncompiled.extract(s.uncompiled.begin());  // also if it cannot be built
-        find_pipeline(s, next.key().substr(0, next.key().find('\0')), next.mapped());
+    for (int done = 0; !s.uncompiled.empty();) {
+        std::vector<PipelineBuild> builds;
+        while (!s.uncompiled.empty() && int(builds.size()) < omp_get_num_procs()) {
+            if (progress) progress(done++, total);
+            auto queued = s.uncompiled.extract(s.uncompiled.begin());  // also if it cannot be built
+            std::string kernel = queued.key().substr(0, queued.key().find('\0'));
+            builds.push_back({std::move(queued), std::move(kernel), {}});
+        }
+        if (const std::exception_ptr error = build_all(s, builds)) std::rethrow_exception(error);
     }
 }
