@@ -121,11 +121,9 @@ static void set_values(OptionTable& table, const std::vector<std::string>& argum
     const GivenValues given = given_values(table, arguments, fault);
     for (const auto& [option, values] : given) table.set(*option, values, Source::command_line);
     if (!fault.empty()) fail("%s", fault.c_str());
-    const bool asks =
-        std::any_of(given.begin(), given.end(), [](auto& g) { return asks_for_text(*g.first); });
+    if (!given.empty() && asks_for_text(*given.back().first)) return;
     for (const Option& row : table.rows)
-        if (row.is_required && row.source == Source::built_in && !asks)
-            fail("%s is required", row.dashed().c_str());
+        if (row.is_required && row.source == Source::built_in) fail("%s is required", row.dashed().c_str());
 }
 
 void parse_arguments(OptionTable& table, const std::vector<std::string>& arguments) {

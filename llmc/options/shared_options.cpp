@@ -24,8 +24,7 @@ void add_text_options(OptionTable& table, TextOptions& text) {
     table
         .add("--template", text.chat_template,
              "of questions and answers: a file with {user}, {assistant} and possibly {system} where the "
-             "texts are, "
-             "or Jinja (default: the model's own, else ### Question, ### Answer)")
+             "texts are, or Jinja (default: the model's own, else ### Question, ### Answer)")
         .is(PathKind::file);
     table.add("--loss-on-questions", text.loss_on_questions,
               "of questions and answers: learn all tokens, not those of the answers alone");
