@@ -1,6 +1,7 @@
 #include "llmc/options/command_line.h"
 
 #include "llmc/base/os.h"
+#include "llmc/options/arguments.h"
 #include "llmc/options/start_program.h"
 
 CommandLine::CommandLine(const char* program_name, const char* what_it_does)

@@ -12,8 +12,8 @@
 #include "llmc/data/weighted_path.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
+#include "llmc/options/arguments.h"
 #include "llmc/options/option_files.h"
-#include "llmc/options/shared_options.h"
 #include "llmc/text/text_file.h"
 
 namespace fs = std::filesystem;
