@@ -299,7 +299,7 @@ float default_muon_learning_rate(int channels) {
 static void take_muon_defaults(Options& o) {
     if (o.optimizer != OptimizerKind::muon || names_model_file(o.model)) return;
     o.sources.choose(o.learning_rate, default_muon_learning_rate(read_shape(find_model(o.model)).channels));
-    if (!o.is_given(o.scheduler)) o.sources.choose(o.scheduler, Schedule::cosine);
+    o.sources.choose(o.scheduler, Schedule::cosine);
     o.sources.choose(o.final_fraction, 0.1f);
     o.sources.choose(o.weight_decay, 0.1f);
     note_chosen(o, "--optimizer muon");
