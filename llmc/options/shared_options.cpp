@@ -5,8 +5,10 @@
 #include "llmc/base/error.h"
 #include "llmc/base/os.h"
 #include "llmc/cpu/simd.h"
+#include "llmc/layers/sampler.h"
 #include "llmc/options/arguments.h"
 #include "llmc/options/version.h"
+#include "llmc/text/text_reader.h"
 
 void add_text_options(OptionTable& table, TextOptions& text) {
     table.add(

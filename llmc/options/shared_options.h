@@ -1,8 +1,9 @@
 // Options that train_gpt2 and smaller programs have in common.
 #pragma once
-#include "llmc/layers/sampler.h"
 #include "llmc/options/option_table.h"
-#include "llmc/text/text_reader.h"
+
+struct TextOptions;
+struct SamplerOptions;
 
 void add_text_options(OptionTable& table, TextOptions& text);  // how text is read
 void refuse_text_options(OptionTable& table);                  // Error if one is given
