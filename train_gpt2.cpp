@@ -126,29 +126,30 @@ static OptimizerOptions optimizer_options(const Options& o) {
 
 // Loads parameters and moments.
 template <class Real>
-static void load(const Options& o, const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer,
-                 Communicator& job) {
+static void load(const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer, Communicator& job) {
     const Start& start = inputs.start;
     Phase phase("loading the parameters");
     uint64_t loaded = 0;
     const BytesRead show = [&](uint64_t bytes) { phase.update(bytes_text(loaded += bytes, 0)); };
     if (start.resumed)
-        load_checkpoint(g, optimizer, o.output, start.step, start.state.precision, show, job);
+        load_checkpoint(g, optimizer, start.folder, start.step, start.state.precision, show, job);
     else
-        load_parameters(g, inputs.model_path, o.seed, &optimizer, show, &job);
+        load_parameters(g, inputs.model_path, start.state.seed, &optimizer, show, &job);
     phase.done();
 }
 
 // What a run on a text shows at its end, also after a signal.
-static void show_text_run(const Options& o, bool answers, bool stopped) {
+static void show_text_run(const Options& o, const RunInputs& inputs, bool stopped) {
+    const std::string& folder = inputs.start.folder;
     try {
-        plot_runs({o.output});
+        plot_runs({folder});
     } catch (const Error& error) {
         print_line(stdout, "note: there is no plot: %s", error.what());
     }
+    const bool answers = inputs.tokenizer && !chat_template_of(inputs.tokenizer->roles).empty();
     if (!stopped && o.saves())
         print_line(stdout, "%s -e %s %s with the %s model", command_of("generate").c_str(),
-                   shell_word(o.output).c_str(),
+                   shell_word(folder).c_str(),
                    answers ? "--chat answers questions" : "\"Once\" continues a text",
                    o.saves_best() ? "best" : "last");
 }
@@ -190,7 +191,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
                      .peak_rate = peak};
     run_has_begun = true;
     if (job.rank == 0) begin_output(o, inputs, optimizer.share, run.log);
-    if (job.rank == 0 && !o.output.empty()) run.tokenizer = recorded_tokenizer(o, inputs);
+    if (job.rank == 0) run.tokenizer = recorded_tokenizer(inputs);
     if (job.rank == 0) run.bits_per_nat = bits_per_nat(o, inputs);
     if (!o.saves()) printf("note: this run saves nothing, since %s\n", why_nothing_is_saved(o));
     catch_stop_signals();
@@ -199,12 +200,11 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
         print_profile(*g.pad);
     else if (o.profile)
         printf("no profile: --profile measures a GPU's kernels, and this run used the CPU\n");
-    const bool answers = inputs.tokenizer && !chat_template_of(inputs.tokenizer->roles).empty();
-    if (job.rank == 0 && !o.text.empty()) show_text_run(o, answers, run.stopping);
+    if (job.rank == 0 && !o.text.empty()) show_text_run(o, inputs, run.stopping);
     if (!run.stopping) return 0;
     print_line(stdout, "stopped by %s; %s", signal_name(run.stopping),
                o.saves() ? format_string("%s -o %s -y 1 resumes from here", command_of("train_gpt2").c_str(),
-                                         shell_word(o.output).c_str())
+                                         shell_word(inputs.start.folder).c_str())
                                .c_str()
                          : format_string("nothing was saved, since %s", why_nothing_is_saved(o)).c_str());
     return 128 + run.stopping;  // as if the signal had ended the program
@@ -232,21 +232,19 @@ struct SmallerJob {
     Division division;
 };
 
-// `agreed`: the division of a step, for which the options were chosen before; empty: not known.
+// Plans a run whose inputs are open, loads the model and trains.
 template <class Real>
-static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify, const Division& agreed) {
-    RunFolder folder;
-    RunInputs inputs;
-    read_checkpoint(o.resume && verify == Verify::when_read,
-                    [&] { inputs = open_inputs(o, folder, job, verify); });
+static int train(Options o, RunInputs& inputs, LaunchPad* pad, Communicator& job, Verify verify,
+                 const Lease& lease) {
+    const bool is_divided_before = !inputs.division.empty();
     const OptimizerShare share = share_of_process(o, job);
     const MemoryCheck memory = memory_check<Real>(o, inputs.config, pad, job);
-    if (agreed.empty() && o.may_choose_batch()) {
-        choose_fit(o, memory, fewest_tokens(o));
+    if (o.may_choose_batch()) {
+        if (!is_divided_before) choose_fit(o, memory, fewest_tokens(inputs.data));
         open_data(o, inputs, job.rank == 0);
     }
     if (o.is_divided) job.agree([&] { check_memory(memory, o); });
-    check_agreement(o, inputs, job);
+    check_same_inputs(inputs, job);
     const double peak = plan<Real>(o, inputs, pad, memory);
     if (o.plans_memory_only()) return 0;
     GPT2<Real> g(inputs.config, pad);
@@ -255,15 +253,14 @@ static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify, co
     Optimizer<Real> optimizer(inputs.config, g.memory, optimizer_options(o), share);
     if (pad) pad->commit(true);  // a driver may allocate more of the host's memory than it can lock
     read_checkpoint(inputs.start.resumed && verify == Verify::when_read,
-                    [&] { job.agree([&] { load(o, inputs, g, optimizer, job); }); });
-    inputs.division = agreed;
-    if (agreed.empty())
+                    [&] { job.agree([&] { load(inputs, g, optimizer, job); }); });
+    if (!is_divided_before)
         inputs.division = agree_on_division(
             o, inputs.start, pad, [&] { return seconds_of_sequence(o, g, optimizer); }, job);
     const std::vector<bool> members = members_of(inputs.division);
     if (std::count(members.begin(), members.end(), true) < job.size && o.is_divided)
         throw SmallerJob{o, inputs.division};
-    if (!o.plans_only()) return run(o, inputs, g, optimizer, peak, job, folder.lease);
+    if (!o.plans_only()) return run(o, inputs, g, optimizer, peak, job, lease);
     const OwnPart own = own_part(o, inputs.division, inputs.length.micro_steps);
     o.batch = own.micro_batch;
     inputs.length.micro_steps = own.micro_steps;
@@ -271,15 +268,27 @@ static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify, co
     return 0;
 }
 
+static int open_and_train(const Options& o, LaunchPad* pad, Communicator& job, const Division& agreed,
+                          Verify verify) {
+    RunFolder folder;
+    RunInputs inputs;
+    read_checkpoint(o.resume && verify == Verify::when_read,
+                    [&] { inputs = open_inputs(o, folder, job, verify); });
+    inputs.division = agreed;
+    return with_precision(stored_type_name(o.precision), [&]<class Real>(Real) {
+        return train<Real>(o, inputs, pad, job, verify, folder.lease);
+    });
+}
+
+// `agreed`: the division of a step, for which the options were chosen before; empty: not known.
 // Several processes verify a checkpoint when they read it, each what it needs. If that fails, the first
 // process verifies all checkpoints, and the run resumes the newest intact one.
-template <class Real>
 static int train(const Options& o, LaunchPad* pad, Communicator& job, const Division& agreed) {
     if (job.size > 1) try {
-            return train<Real>(o, pad, job, Verify::when_read, agreed);
+            return open_and_train(o, pad, job, agreed, Verify::when_read);
         } catch (const CheckpointNotRead&) {
         }
-    return train<Real>(o, pad, job, Verify::now, agreed);
+    return open_and_train(o, pad, job, agreed, Verify::now);
 }
 
 // Where notes go: standard output, unless that is what the model is exported to.
@@ -460,19 +469,16 @@ static int train(Options& o, Communicator& job) {
     else if (o.resume && job.rank == 0)
         note_changed_texts(o);
     choose_step_of_all(o, job);
+    check_all_options(o, job);
     print_notes(o);
-    const auto train_with = [&](const Division& agreed) {
-        return with_precision(stored_type_name(o.precision),
-                              [&]<class Real>(Real) { return train<Real>(o, pad.get(), job, agreed); });
-    };
     Division division;
     try {
-        return train_with(division);
+        return train(o, pad.get(), job, division);
     } catch (const SmallerJob& smaller) {
         o = smaller.options;
         division = smaller.division;
     }
-    return stays_in_job(o, division, job) ? train_with(division) : 0;
+    return stays_in_job(o, division, job) ? train(o, pad.get(), job, division) : 0;
 }
 
 // Plots, or exports, by the first process alone.

@@ -10,7 +10,7 @@ static std::vector<int> counts(int sequences, const std::vector<double>& speeds,
         processes.push_back({"device", most});
         seconds.push_back(1 / speed);
     }
-    const Division division = divide(sequences, processes, seconds);
+    const Division division = divide_step(sequences, processes, seconds);
     EXPECT_TRUE(fits(division, sequences, processes));
     std::vector<int> found;
     for (const ProcessShare& share : division) {
@@ -43,7 +43,7 @@ TEST(division, ends_as_soon_as_any_other) {
         for (const int sequences : {2, 7, 24, 31}) {
             const std::vector<ProcessSpeed> processes = {{"a", 5}, {"b", 3}};
             const std::vector<double> seconds = {1, 1 / speed};
-            const double found = slowest_seconds(divide(sequences, processes, seconds), seconds);
+            const double found = slowest_seconds(divide_step(sequences, processes, seconds), seconds);
             double best = 1e300;
             for (int n = 1; n < sequences; n++) {
                 const double first = (n + 4) / 5 * ((n + (n + 4) / 5 - 1) / ((n + 4) / 5));

@@ -210,7 +210,7 @@ static const std::vector<std::string> slowly = {"bash", "-c", R"(
 
 TEST_F(UnlikeDevices, WhoCostsMoreThanHeBringsIsLeftOut) {
     const ProgramResult result =
-        start_each({{{"-b", "3"}, slowly}, {{"-b", "7"}}}, with(step_of(7), {"-n", "20"}), "left");
+        start_each({{{"-b", "3"}, slowly}, {{"-b", "auto"}}}, with(step_of(7), {"-n", "20"}), "left");
     ASSERT_EQ(result.status, 0) << result.err << result.out;
     EXPECT_NE(result.out.find("division of a step: 0 sequences on cpu, 1 thread, which is left out; 7 on"),
               std::string::npos)

@@ -1,14 +1,11 @@
 #include "llmc/options/arguments.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "llmc/base/error.h"
-#include "llmc/base/os.h"
-#include "llmc/cpu/simd.h"
-#include "llmc/options/version.h"
 
 // --- arguments ---
 
@@ -19,27 +16,26 @@ static bool is_option(const std::string& argument) {
 // An argument that names an option, and the value in it.
 struct NamedOption {
     Option* option = nullptr;
-    bool has_value = false;
-    std::string value = "";
+    std::optional<std::string> value = {};
 };
 
 static NamedOption find_long(OptionTable& table, const std::string& argument) {
     const size_t equals = argument.find('=');
     const std::string name = argument.substr(2, equals - 2);
-    NamedOption found = {.option = table.find(name), .has_value = equals != argument.npos};
-    if (found.has_value) found.value = argument.substr(equals + 1);
+    NamedOption found = {table.find(name)};
+    if (equals != argument.npos) found.value = argument.substr(equals + 1);
     if (found.option && found.option->is_positional()) return {};
-    if (found.option || !name.starts_with("no-")) return found;
+    if (found.option || found.value || !name.starts_with("no-")) return found;
     Option* option = table.find(name.substr(3));
-    return option && option->has_negation && !found.has_value ? NamedOption{option, true, "false"}
-                                                              : NamedOption();
+    if (option && option->has_negation) return {option, "false"};
+    return {};
 }
 
 static NamedOption find_flag(OptionTable& table, const std::string& argument) {
     for (Option& row : table.rows)
         if (row.flag == argument.substr(1)) return {&row};
     for (Option& row : table.rows)
-        if (row.flag == argument.substr(1, 1) && row.bare.empty()) return {&row, true, argument.substr(2)};
+        if (row.flag == argument.substr(1, 1) && row.bare.empty()) return {&row, argument.substr(2)};
     return {};
 }
 
@@ -52,11 +48,10 @@ static std::vector<std::string> take_values(const NamedOption& named,
                                             const std::vector<std::string>& arguments, size_t& next) {
     const Option& o = *named.option;
     std::vector<std::string> values;
-    if (named.has_value) values.push_back(named.value);
-    const bool is_value = std::count(o.words.begin(), o.words.end(), named.value);
-    if (!o.bare.empty() && named.has_value && !is_value)
-        fail("%s takes no value: leave out '=%s'", o.dashed().c_str(), named.value.c_str());
-    if (!o.bare.empty() && !named.has_value) values.push_back(o.bare);
+    if (named.value) values.push_back(*named.value);
+    if (!o.bare.empty() && named.value && !std::count(o.words.begin(), o.words.end(), *named.value))
+        fail("%s takes no value: leave out '=%s'", o.dashed().c_str(), named.value->c_str());
+    if (!o.bare.empty() && !named.value) values.push_back(o.bare);
     while (values.size() < o.count && next < arguments.size()) values.push_back(arguments[next++]);
     while (o.is_long && next < arguments.size() && !is_option(arguments[next]))
         values.push_back(arguments[next++]);
@@ -121,11 +116,9 @@ static void set_values(OptionTable& table, const std::vector<std::string>& argum
     const GivenValues given = given_values(table, arguments, fault);
     for (const auto& [option, values] : given) table.set(*option, values, Source::command_line);
     if (!fault.empty()) fail("%s", fault.c_str());
-    const bool asks =
-        std::any_of(given.begin(), given.end(), [](auto& g) { return asks_for_text(*g.first); });
+    if (!given.empty() && asks_for_text(*given.back().first)) return;
     for (const Option& row : table.rows)
-        if (row.is_required && row.source == Source::built_in && !asks)
-            fail("%s is required", row.dashed().c_str());
+        if (row.is_required && row.source == Source::built_in) fail("%s is required", row.dashed().c_str());
 }
 
 void parse_arguments(OptionTable& table, const std::vector<std::string>& arguments) {
@@ -178,47 +171,4 @@ std::string help_text(const OptionTable& table) {
         text += names + (names.size() > 34 ? "\n" + std::string(34, ' ') : "") + wrapped(help_of(row), 34);
     }
     return table.description + "\n\n  " + usage + "\n" + text;
-}
-
-// --- the machine ---
-
-void add_help_options(OptionTable& table, MachineOptions& o) {
-    table.add("--help", o.help, "show this text").not_saved();
-    table.add("--version", o.version, "show the version").not_saved();
-}
-
-void add_cpu_options(OptionTable& table, MachineOptions& o) {
-    table
-        .add("--threads num-threads", o.threads,
-             "CPU threads; 0: OMP_NUM_THREADS, or the cores that the process may use, at most its CPU quota")
-        .between(0, 1024)
-        .of_process()
-        .not_saved();
-    Option& simd = table.add(
-        "--simd", o.simd,
-        "instruction set of the CPU's GEMM and attention micro-kernels: " + simd_option_names(SIMD_AMX));
-    simd.problem = choose_simd_by_name;  // which takes it
-    simd.of_process().not_saved();
-}
-
-void add_tensor_core_option(OptionTable& table, MachineOptions& o) {
-    Option& row = table.add("--tensor-cores", o.tensor_cores,
-                            "use the GPU's tensor cores even if its driver is known to crash or hang with "
-                            "them; or use none");
-    row.one_of({"by driver", "false", "true"}).not_saved().of_process();
-    row.bare = "true";
-    row.has_negation = true;
-}
-
-bool take_machine_options(OptionTable& table, const MachineOptions& o) {
-    if (o.help) fputs(help_text(table).c_str(), stdout);
-    if (o.version && !o.help) printf("%s\n", version_text(table.program.c_str()).c_str());
-    if (o.help || o.version) return false;
-    Option& simd = *table.find("simd");
-    const char* wanted = getenv("LLMC_SIMD");
-    if (simd.source == Source::built_in && wanted && *wanted) table.set(simd, {wanted}, Source::config);
-    if (simd.source == Source::command_line) set_environment("LLMC_SIMD", o.simd);
-    if (o.tensor_cores != TensorCores::by_driver)
-        set_environment("LAUNCHPAD_TENSOR_CORES", o.tensor_cores == TensorCores::always ? "1" : "0");
-    return true;
 }

@@ -1,6 +1,7 @@
 #include "llmc/options/command_line.h"
 
 #include "llmc/base/os.h"
+#include "llmc/options/arguments.h"
 #include "llmc/options/start_program.h"
 
 CommandLine::CommandLine(const char* program_name, const char* what_it_does)
@@ -24,8 +25,8 @@ int CommandLine::run(int argc, char** argv, const std::function<void()>& work) {
         parse_arguments(*this, {argv + 1, argv + argc});
         if (!take_machine_options(*this, machine)) return 0;
         if (machine.threads) {
-            set_environment("OMP_NUM_THREADS",
-                            std::to_string(machine.threads));  // for programs that it starts
+            // for programs that it starts
+            set_environment("OMP_NUM_THREADS", std::to_string(machine.threads));
             use_threads(machine.threads);
         }
         work();

@@ -2,7 +2,7 @@
 #pragma once
 #include <functional>
 
-#include "llmc/options/arguments.h"
+#include "llmc/options/shared_options.h"
 
 // The command line of a smaller program, which has --help, --version, --threads and --simd.
 struct CommandLine : OptionTable {

@@ -74,18 +74,11 @@ static Option& row_of(OptionTable& table, const TomlEntry& entry) {
     return *row;
 }
 
-// Earlier versions wrote an empty list as "".
-static std::vector<std::string> values_in(const Option& row, const TomlEntry& entry) {
-    std::vector<std::string> values = entry.values;
-    if (row.is_list()) std::erase(values, "");
-    return values;
-}
-
 void read_options(OptionTable& table, const std::string& text, const std::string& path, Source source) {
     for (const TomlEntry& entry : read_toml(text, path)) try {
             Option& row = row_of(table, entry);
             if (row.source >= source) continue;
-            std::vector<std::string> values = values_in(row, entry);
+            std::vector<std::string> values = entry.values;
             for (std::string& value : values) value = value_in_file(row, value, path);
             table.set(row, values, source);
         } catch (const Error& error) {
@@ -155,7 +148,7 @@ std::vector<std::string> changed_options(const std::string& before, const Option
     for (const TomlEntry& entry : read_toml(before, "the options before")) {
         Option *was = old_table.find(entry.name), *is = table.find(entry.name);
         if (!was || !was->is_saved) continue;
-        was->set(values_in(*was, entry));
+        was->set(entry.values);
         const auto text = [&](const Option& row, const std::vector<std::string>& texts) {
             const std::string line = line_of(row, absolute_texts(row, texts, folder));
             return line.substr(line.find('=') + 1);

@@ -16,6 +16,11 @@ Source Sources::of(const void* value) const {
     return found == by_place.end() ? Source::built_in : found->second;
 }
 
+template <class T>
+constexpr bool is_list_of_values = false;
+template <class T>
+constexpr bool is_list_of_values<std::vector<T>*> = true;
+
 // --- values from texts; each throws what is wrong with the text ---
 
 // The number in a text. strtold() also reads hexadecimal numbers, infinities and NaN.
@@ -44,48 +49,39 @@ static std::string sentence(const std::vector<std::string>& words) {
     return text;
 }
 
-// Of text that is no number: ": give a whole number, at least 1, or auto".
-template <class Number>
-static std::string what_to_give(const Option& o) {
-    const bool is_open = o.range.empty() || o.range.starts_with("at least");
-    return std::string(": give a ") + (std::is_integral_v<Number> ? "whole number" : "number") +
-           (o.range.empty() ? ""
-            : is_open       ? ", "
-                            : " from ") +
-           o.range + (o.word_for_zero.empty() ? "" : ", or " + o.word_for_zero);
-}
+static bool has_least_only(const Option& o) { return o.range.starts_with("at least"); }
 
 template <class Number>
 static Number number_of(const Option& o, const std::string& text) {
     if (o.is_size) return Number(parse_size(text));
     if (!o.word_for_zero.empty() && text == o.word_for_zero) return 0;
     refuse_misspelled(text);
-    const std::string shown = text.empty() ? "''" : text;
-    const std::string alternative = o.word_for_zero.empty() ? "" : ", or " + o.word_for_zero;
+    const char* shown = text.empty() ? "''" : text.c_str();
+    const std::string range = o.range + (o.word_for_zero.empty() ? "" : ", or " + o.word_for_zero);
     long double value = 0;
     if (!read_number(text, value))
-        fail("%s is not a number%s", shown.c_str(), what_to_give<Number>(o).c_str());
+        fail("%s is not a number: give a %s%s%s", shown,
+             std::is_integral_v<Number> ? "whole number" : "number",
+             range.empty()       ? ""
+             : has_least_only(o) ? ", "
+                                 : " from ",
+             range.c_str());
     // a bound such as 0.05 is a double, which the text is compared as
-    const bool is_small = double(value) < o.least;
-    const bool is_large = double(value) > o.most;
-    if (is_large && o.range.starts_with("at least")) fail("%s is not at most %.10g", shown.c_str(), o.most);
-    if (!o.range.empty() && (is_small || is_large))
-        fail("%s is not %s%s", shown.c_str(), o.range.c_str(), alternative.c_str());
-    if constexpr (std::is_integral_v<Number>) {
-        const bool in_digits =
-            !text.empty() && text.find_first_not_of("0123456789", text[0] == '-') == text.npos;
-        errno = 0;
-        const uint64_t digits = strtoull(text.c_str() + (text[0] == '-'), nullptr, 10);
-        if (std::is_unsigned_v<Number> && in_digits && errno)
-            fail("%s is not at most 18446744073709551615", shown.c_str());
-        const bool fits = std::is_unsigned_v<Number> || (value >= INT32_MIN && value <= INT32_MAX);
-        if (!in_digits && value == std::floor(value) && std::abs(value) < 1e15L)  // 1e3
-            fail("%s is not a whole number in digits: write %.0f", shown.c_str(), double(value));
-        if (!in_digits || !fits) fail("%s is not a whole number in digits", shown.c_str());
-        return text[0] == '-' ? Number(-int64_t(digits)) : Number(digits);
-    } else {
-        return Number(value);
-    }
+    if (double(value) > o.most && has_least_only(o)) fail("%s is not at most %.10g", shown, o.most);
+    if (!o.range.empty() && (double(value) < o.least || double(value) > o.most))
+        fail("%s is not %s", shown, range.c_str());
+    if constexpr (!std::is_integral_v<Number>) return Number(value);
+    const bool is_negative = text[0] == '-';
+    const bool in_digits = text.find_first_not_of("0123456789", is_negative) == text.npos;
+    errno = 0;
+    const uint64_t digits = strtoull(text.c_str() + is_negative, nullptr, 10);
+    if (std::is_unsigned_v<Number> && in_digits && errno)
+        fail("%s is not at most 18446744073709551615", shown);
+    if (!in_digits && value == std::floor(value) && std::abs(value) < 1e15L)  // 1e3
+        fail("%s is not a whole number in digits: write %.0f", shown, double(value));
+    const bool fits = std::is_unsigned_v<Number> || (value >= INT32_MIN && value <= INT32_MAX);
+    if (!in_digits || !fits) fail("%s is not a whole number in digits", shown);
+    return is_negative ? Number(-int64_t(digits)) : Number(digits);
 }
 
 // A ~ at the start of a path, which a shell leaves in --output=~/x and in quotes, is the home folder.
@@ -141,7 +137,7 @@ static std::vector<std::string> parts_of(const Option& o, const std::vector<std:
 void Option::set(const std::vector<std::string>& all) {
     std::visit(
         [&]<class T>(T variable) {
-            if constexpr (requires { variable->clear(); }) *variable = {};
+            if constexpr (is_list_of_values<T>) variable->clear();
             for (const std::string& text : parts_of(*this, all)) {
                 if (!words.empty() && !std::is_same_v<T, EnumValue>) word_number(*this, text);
                 read_value(*this, variable, text);
@@ -180,21 +176,19 @@ static std::string text_of(const Option& o, Number value) {
     return number_text(value);
 }
 
-static std::vector<std::string> texts_of(const Option&, std::monostate) { return {}; }
-static std::vector<std::string> texts_of(const Option& o, EnumValue value) { return {text_of(o, value)}; }
-template <class T>
-static std::vector<std::string> texts_of(const Option& o, const T* value) {
-    return {text_of(o, *value)};
-}
-template <class T>
-static std::vector<std::string> texts_of(const Option& o, const std::vector<T>* values) {
-    std::vector<std::string> texts;
-    for (const T& value : *values) texts.push_back(text_of(o, value));
-    return texts;
-}
-
 std::vector<std::string> Option::texts() const {
-    return std::visit([&](auto variable) { return texts_of(*this, variable); }, value);
+    std::vector<std::string> texts;
+    std::visit(
+        [&]<class T>(T variable) {
+            if constexpr (is_list_of_values<T>)
+                for (const auto& one : *variable) texts.push_back(text_of(*this, one));
+            else if constexpr (std::is_pointer_v<T>)
+                texts.push_back(text_of(*this, *variable));
+            else if constexpr (std::is_same_v<T, EnumValue>)
+                texts.push_back(text_of(*this, variable));
+        },
+        value);
+    return texts;
 }
 
 std::string Option::shown() const {
@@ -217,12 +211,7 @@ Option& Option::at_least(double from, double to) {
 }
 
 bool Option::is_list() const {
-    return std::visit(
-               []<class T>(T) {
-                   return requires(T list) { list->push_back(list->front()); };
-               },
-               value) &&
-           !std::holds_alternative<std::string*>(value) && count == 1;
+    return count == 1 && std::visit([]<class T>(T) { return is_list_of_values<T>; }, value);
 }
 
 // The address of the variable; null: there is none.

@@ -47,8 +47,8 @@ using OptionValue =
 enum class PathKind { none, file, pattern, model, text, tokenizer };
 
 struct Option {
-    std::string
-        name;  // without dashes, such as "batch-size"; "FILE", without a flag: an argument by position
+    // Without dashes, such as "batch-size"; "FILE", without a flag: an argument by position.
+    std::string name;
     std::string flag;         // without its dash, such as "b" or llm.c's "nk"
     std::string usual_names;  // what other trainers call it, each after a space
     std::string group, help;

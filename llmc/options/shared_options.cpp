@@ -1,6 +1,14 @@
 #include "llmc/options/shared_options.h"
 
+#include <cstdlib>
+
 #include "llmc/base/error.h"
+#include "llmc/base/os.h"
+#include "llmc/cpu/simd.h"
+#include "llmc/layers/sampler.h"
+#include "llmc/options/arguments.h"
+#include "llmc/options/version.h"
+#include "llmc/text/text_reader.h"
 
 void add_text_options(OptionTable& table, TextOptions& text) {
     table.add(
@@ -24,8 +32,7 @@ void add_text_options(OptionTable& table, TextOptions& text) {
     table
         .add("--template", text.chat_template,
              "of questions and answers: a file with {user}, {assistant} and possibly {system} where the "
-             "texts are, "
-             "or Jinja (default: the model's own, else ### Question, ### Answer)")
+             "texts are, or Jinja (default: the model's own, else ### Question, ### Answer)")
         .is(PathKind::file);
     table.add("--loss-on-questions", text.loss_on_questions,
               "of questions and answers: learn all tokens, not those of the answers alone");
@@ -48,4 +55,47 @@ void add_sampler_options(OptionTable& table, SamplerOptions& sampler) {
         .add("--top-p", sampler.top_p,
              "sample from the smallest set of likeliest tokens whose probabilities add up to p")
         .between(0, 1);
+}
+
+// --- the machine ---
+
+void add_help_options(OptionTable& table, MachineOptions& o) {
+    table.add("--help", o.help, "show this text").not_saved();
+    table.add("--version", o.version, "show the version").not_saved();
+}
+
+void add_cpu_options(OptionTable& table, MachineOptions& o) {
+    table
+        .add("--threads num-threads", o.threads,
+             "CPU threads; 0: OMP_NUM_THREADS, or the cores that the process may use, at most its CPU quota")
+        .between(0, 1024)
+        .of_process()
+        .not_saved();
+    Option& simd = table.add(
+        "--simd", o.simd,
+        "instruction set of the CPU's GEMM and attention micro-kernels: " + simd_option_names(SIMD_AMX));
+    simd.problem = choose_simd_by_name;  // which takes it
+    simd.of_process().not_saved();
+}
+
+void add_tensor_core_option(OptionTable& table, MachineOptions& o) {
+    Option& row = table.add("--tensor-cores", o.tensor_cores,
+                            "use the GPU's tensor cores even if its driver is known to crash or hang with "
+                            "them; or use none");
+    row.one_of({"by driver", "false", "true"}).not_saved().of_process();
+    row.bare = "true";
+    row.has_negation = true;
+}
+
+bool take_machine_options(OptionTable& table, const MachineOptions& o) {
+    if (o.help) fputs(help_text(table).c_str(), stdout);
+    if (o.version && !o.help) printf("%s\n", version_text(table.program.c_str()).c_str());
+    if (o.help || o.version) return false;
+    Option& simd = *table.find("simd");
+    const char* wanted = getenv("LLMC_SIMD");
+    if (simd.source == Source::built_in && wanted && *wanted) table.set(simd, {wanted}, Source::config);
+    if (simd.source == Source::command_line) set_environment("LLMC_SIMD", o.simd);
+    if (o.tensor_cores != TensorCores::by_driver)
+        set_environment("LAUNCHPAD_TENSOR_CORES", o.tensor_cores == TensorCores::always ? "1" : "0");
+    return true;
 }

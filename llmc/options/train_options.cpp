@@ -12,8 +12,8 @@
 #include "llmc/data/weighted_path.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
+#include "llmc/options/arguments.h"
 #include "llmc/options/option_files.h"
-#include "llmc/options/shared_options.h"
 #include "llmc/text/text_file.h"
 
 namespace fs = std::filesystem;
@@ -24,30 +24,26 @@ static void add_data_options(OptionTable& t, Options& o) {
     t.group = "Data and model";
     t.add("-i,--train-data train data train-file", o.train_data,
           "training tokens: llm.c's shards, a file or a quoted glob pattern; may be repeated, with weights "
-          "that mix "
-          "them, as in a.bin:0.7")
+          "that mix them, as in a.bin:0.7")
         .weighted(PathKind::pattern);
     t.add("-j,--val-data val validation-file", o.val_data,
           "validation tokens, likewise, but without weights; of a mixture, one for each -i, or one for all")
         .is(PathKind::pattern);
     t.add("--text", o.text,
           "instead of -i and -j: a text file, a folder, or 'stories', a generated corpus; may be repeated, "
-          "with "
-          "weights that mix the texts, as in novels.txt:0.7")
+          "with weights that mix the texts, as in novels.txt:0.7")
         .weighted(PathKind::text);
     t.add(
          "-e,--model layers n-layer n-head n-embd init-from checkpoint model-name model-path "
          "model-name-or-path",
          o.model,
          "a run's folder (FOLDER:last: its newest checkpoint, else its best), an llm.c checkpoint, a Hugging "
-         "Face "
-         "folder, or a new model: d1 to d84, gpt3:c768, "
+         "Face folder, or a new model: d1 to d84, gpt3:c768, "
          "custom:layers=4,heads=4,channels=128,max_seq_len=256")
         .is(PathKind::model);
     t.add("--tokenizer", o.tokenizer,
           "with --text: bytes, bpe:4096 to train one of so many tokens on the text, or a tokenizer's file; "
-          "else "
-          "the file or 'bytes' that prints samples (default: the data's or model's)")
+          "else the file or 'bytes' that prints samples (default: the data's or model's)")
         .is(PathKind::tokenizer);
     t.add("--seed", o.seed, "seed of initialization, shuffling and sampling");
     t.group = "With --text, how files are read";
@@ -257,7 +253,7 @@ OptionTable option_table(Options& o) {
 
 // --- what follows from other options ---
 
-// llm.c's default files, if they are in the current folder.
+// llm.c's default files, if they are in the current folder; questions also where data/download.sh puts them.
 static void fill_in_defaults(Options& o) {
     const auto if_there = [](const std::string& path) {
         return fs::exists(path) ? std::vector{path} : std::vector<std::string>();
@@ -265,6 +261,8 @@ static void fill_in_defaults(Options& o) {
     o.train_data = if_there("dev/data/tinyshakespeare/tiny_shakespeare_train.bin");
     o.val_data = if_there("dev/data/tinyshakespeare/tiny_shakespeare_val.bin");
     o.model = fs::exists("gpt2_124M_bf16.bin") ? "gpt2_124M_bf16.bin" : "d12";
+    const std::string downloaded = "data/starter/hellaswag_val.bin";
+    if (!file_exists(o.hellaswag_file) && file_exists(downloaded)) o.hellaswag_file = downloaded;
 }
 
 // Where a run on a text goes if -o does not say.
@@ -301,7 +299,7 @@ float default_muon_learning_rate(int channels) {
 static void take_muon_defaults(Options& o) {
     if (o.optimizer != OptimizerKind::muon || names_model_file(o.model)) return;
     o.sources.choose(o.learning_rate, default_muon_learning_rate(read_shape(find_model(o.model)).channels));
-    if (!o.is_given(o.scheduler)) o.sources.choose(o.scheduler, Schedule::cosine);
+    o.sources.choose(o.scheduler, Schedule::cosine);
     o.sources.choose(o.final_fraction, 0.1f);
     o.sources.choose(o.weight_decay, 0.1f);
     note_chosen(o, "--optimizer muon");
@@ -313,16 +311,6 @@ void note_chosen(Options& o, const std::string& what) {
         if (row.source == Source::chosen && row.path != PathKind::pattern)
             list += " --" + row.name + " " + row.texts()[0];
     if (!list.empty()) o.notes.push_back("chosen for " + what + ", unless another is given:" + list);
-}
-
-// In the place of llm.c's HellaSwag file, the default, which a resumed run has as an absolute path: the one
-// that data/download.sh writes.
-static void choose_hellaswag_file(Options& o) {
-    const std::string downloaded = "data/starter/hellaswag_val.bin";
-    if (o.sources.of(&o.hellaswag_file) < Source::command_line &&
-        o.hellaswag_file.ends_with(Options().hellaswag_file) && !file_exists(o.hellaswag_file) &&
-        file_exists(downloaded))
-        o.hellaswag_file = downloaded;
 }
 
 // --- checks ---
@@ -403,24 +391,18 @@ static void check_mixture(const Options& o) {
              validated, sources);
 }
 
-// Of unlike processes, each has a sequence at least.
-static void check_divided_batch(const Options& o) {
-    if (o.total_batch <= 0 || o.total_batch % o.sequence)
-        fail("-d %d is not a multiple of T = %d", o.total_batch, o.sequence);
-    if (o.global_batch() < o.num_processes)
-        fail("-d %d is %s of %d tokens for %d processes: give each of them one at least", o.total_batch,
-             counted(uint64_t(o.global_batch()), "sequence").c_str(), o.sequence, o.num_processes);
-}
-
 void check_batch(const Options& o) {
     const int64_t sequences = int64_t(std::max(1, o.batch)) * o.num_processes;
     if (sequences > (1 << 30) / o.sequence)
         fail("-b %lld times -t %d is more than 2^30 tokens", (long long)sequences, o.sequence);
-    if (o.is_divided && o.total_batch != -1) return check_divided_batch(o);
-    const int micro = std::max(1, o.batch) * o.num_processes * o.sequence;
-    if (o.total_batch != -1 && (o.total_batch <= 0 || o.total_batch % micro))
-        fail("-d %d is not a multiple of %s%s = %d", o.total_batch, o.batch ? "B*T" : "T",
-             o.num_processes > 1 ? "*processes" : "", micro);
+    if (o.total_batch == -1) return;
+    const int unit = o.is_divided ? o.sequence : int(sequences) * o.sequence;
+    if (o.total_batch <= 0 || o.total_batch % unit)
+        fail("-d %d is not a multiple of %s%s = %d", o.total_batch, o.batch && !o.is_divided ? "B*T" : "T",
+             o.num_processes > 1 && !o.is_divided ? "*processes" : "", unit);
+    if (o.is_divided && o.global_batch() < o.num_processes)  // each has a sequence at least
+        fail("-d %d is %s of %d tokens for %d processes: give each of them one at least", o.total_batch,
+             counted(uint64_t(o.global_batch()), "sequence").c_str(), o.sequence, o.num_processes);
 }
 
 static void check_options(const Options& o) {
@@ -517,7 +499,6 @@ bool parse_options(int argc, char** argv, Options& o) {
     refuse_wrong_texts(table, o);
     choose_length(o);
     if (o.start_over) o.resume = false;
-    choose_hellaswag_file(o);
     for (const Option& row : table.rows)
         if (row.without_effect && row.source == Source::command_line)
             o.notes.push_back(format_string("-%s has no effect: %s", row.flag.c_str(), row.without_effect));

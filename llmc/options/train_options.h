@@ -12,7 +12,7 @@
 #include "llmc/layers/sampler.h"
 #include "llmc/model/ownership.h"
 #include "llmc/model/schedulers.h"
-#include "llmc/options/arguments.h"
+#include "llmc/options/shared_options.h"
 #include "llmc/text/text_reader.h"
 
 enum class Offload { none, optimizer };  // optimizer: its state lies in the host's memory

@@ -35,8 +35,8 @@ static double seconds_of(const ProcessShare& share, double seconds_of_sequence) 
     return share.micro_steps() * share.micro_batch * seconds_of_sequence;
 }
 
-Division divide(int sequences, const std::vector<ProcessSpeed>& processes,
-                const std::vector<double>& seconds) {
+Division divide_step(int sequences, const std::vector<ProcessSpeed>& processes,
+                     const std::vector<double>& seconds) {
     Division division;
     for (const ProcessSpeed& process : processes) division.push_back(share_of(process, 1));
     for (int left = sequences - int(processes.size()); left > 0; left--) {
@@ -68,7 +68,7 @@ bool fits(const Division& division, int sequences, const std::vector<ProcessSpee
     return is_same && sequences == 0;
 }
 
-std::string describe(const Division& division) {
+std::string division_text(const Division& division) {
     std::string text;
     for (const ProcessShare& share : division) {
         text += format_string("%s%d%s on %s", text.empty() ? "" : "; ", share.sequences,

@@ -34,8 +34,8 @@ struct ProcessSpeed {
 };
 // The division with which the slowest process, by the seconds that a sequence takes each, ends soonest. Each
 // has a sequence at least.
-Division divide(int sequences, const std::vector<ProcessSpeed>& processes,
-                const std::vector<double>& seconds);
+Division divide_step(int sequences, const std::vector<ProcessSpeed>& processes,
+                     const std::vector<double>& seconds);
 
 // The time of a step, relative to that of other divisions, from the seconds of the processes with sequences.
 double slowest_seconds(const Division& division, const std::vector<double>& seconds_of_sequence);
@@ -44,4 +44,4 @@ double slowest_seconds(const Division& division, const std::vector<double>& seco
 bool fits(const Division& division, int sequences, const std::vector<ProcessSpeed>& processes);
 
 // Such as "9 sequences on cpu, 2 threads (micro-batches of 3); 3 on ...".
-std::string describe(const Division& division);
+std::string division_text(const Division& division);

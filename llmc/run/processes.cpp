@@ -216,7 +216,7 @@ static Division measured_division(const Options& o, const std::vector<ProcessSpe
     std::vector<double> of_members;
     for (size_t i = 0; i < all.size(); i++)
         if (members[i]) processes.push_back(all[i]), of_members.push_back(seconds[i]);
-    const Division found = divide(o.global_batch(), processes, of_members);
+    const Division found = divide_step(o.global_batch(), processes, of_members);
     step_seconds = slowest_seconds(found, of_members);
     Division division;
     for (size_t i = 0; i < all.size(); i++) division.push_back({all[i].device, members[i]});
@@ -254,7 +254,7 @@ static Division division_of_shares(const Options& o, const std::vector<ProcessSp
         fail("--share is given to %zu of %zu processes: give it to all of them, or to none",
              shares.size() - size_t(missing), shares.size());
     for (double& share : shares) share = 1 / share;
-    return divide(o.global_batch(), all, shares);
+    return divide_step(o.global_batch(), all, shares);
 }
 
 Division agree_on_division(const Options& o, const Start& start, const LaunchPad* pad,
@@ -283,7 +283,7 @@ Division agree_on_division(const Options& o, const Start& start, const LaunchPad
         division = measures ? fastest_division(o, processes, on_cores, measure, job)
                             : division_of_shares(o, processes, shares);
     }
-    print_line(stdout, "division of a step: %s", describe(division).c_str());
+    print_line(stdout, "division of a step: %s", division_text(division).c_str());
     return division;
 }
 
@@ -307,7 +307,7 @@ Division division_by_speed(const Division& before, const Options& o, double seco
     std::vector<ProcessSpeed> processes;
     for (const ProcessShare& share : before)
         if (share.sequences > 0) processes.push_back({share.device, int(most[processes.size()])});
-    const Division next = with_others(divide(o.global_batch(), processes, each), before);
+    const Division next = with_others(divide_step(o.global_batch(), processes, each), before);
     return slowest_seconds(next, each) < 0.9 * slowest_seconds(before, each) ? next : before;
 }
 
@@ -328,10 +328,11 @@ static std::string identity_of(const std::string& path) {
 
 // The checksum of the weights that a run starts from, which one process of each node reads, and others if
 // they see another file. A checkpoint that is resumed says it itself.
-static std::string checksum_of_weights(const Options& o, const RunInputs& inputs, Communicator& job) {
-    const int step = inputs.start.step, first = job.rank - job.local_rank;
-    const std::string model = inputs.start.resumed ? model_path(o.output, step) : inputs.model_path;
-    const bool is_sealed = inputs.start.resumed && file_exists(run_path(o.output, step));
+static std::string checksum_of_weights(const RunInputs& inputs, Communicator& job) {
+    const Start& start = inputs.start;
+    const int first = job.rank - job.local_rank;
+    const std::string model = start.resumed ? model_path(start.folder, start.step) : inputs.model_path;
+    const bool is_sealed = start.resumed && file_exists(run_path(start.folder, start.step));
     const bool is_file = !is_sealed && is_model_file(model);
     const std::vector<std::string> files = job.gather(is_file ? identity_of(model) : "");
     const bool reads = is_file && (job.local_rank == 0 || files[job.rank] != files[first]);
@@ -341,21 +342,22 @@ static std::string checksum_of_weights(const Options& o, const RunInputs& inputs
 }
 
 // What a process sees of a run.
-static NamedTexts description(const Options& o, const RunInputs& inputs, Communicator& job) {
-    NamedTexts all = saved_options(o, true);
+static NamedTexts description(const RunInputs& inputs, Communicator& job) {
+    NamedTexts all;
     const auto add = [&](const std::string& what, const std::string& path) {
         all.emplace_back(what, what + " with the checksum " + checksum_of_file(path));
     };
     all.emplace_back("start", format_string("starts at step %d", inputs.start.step));
     if (inputs.loader) add_data(all, "training data", shards_of(*inputs.loader));
     for (const DataLoader& val : inputs.val) add_data(all, "validation data", shards_of(val));
-    const std::string weights = checksum_of_weights(o, inputs, job);
+    const std::string weights = checksum_of_weights(inputs, job);
     if (!weights.empty()) all.emplace_back("weights", "weights with the checksum " + weights);
-    const std::string state = run_path(o.output, inputs.start.step);  // has the checksums of its other files
+    // has the checksums of its other files
+    const std::string state = run_path(inputs.start.folder, inputs.start.step);
     if (inputs.start.resumed && file_exists(state)) add("a checkpoint", state);
     if (inputs.tokenizer)
         all.emplace_back("tokenizer", "a tokenizer with the checksum " + info_of(*inputs.tokenizer).checksum);
-    if (o.hellaswag) add("HellaSwag", o.hellaswag_file);
+    if (!inputs.hellaswag_file.empty()) add("HellaSwag", inputs.hellaswag_file);
     return all;
 }
 
@@ -390,6 +392,8 @@ static void expect_same(const NamedTexts& own, Communicator& job) {
 
 void check_same_options(const Options& o, Communicator& job) { expect_same(given_options(o), job); }
 
-void check_agreement(const Options& o, const RunInputs& inputs, Communicator& job) {
-    if (job.size > 1) expect_same(description(o, inputs, job), job);
+void check_all_options(const Options& o, Communicator& job) { expect_same(saved_options(o, true), job); }
+
+void check_same_inputs(const RunInputs& inputs, Communicator& job) {
+    if (job.size > 1) expect_same(description(inputs, job), job);
 }

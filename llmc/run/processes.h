@@ -48,7 +48,9 @@ OptimizerShare share_of_process(const Options& o, const Communicator& job);
 
 // Throws Error in all processes, which names the first difference, if they were not given the same options.
 void check_same_options(const Options& o, Communicator& job);
+// The same for all options, with those of files and those that were chosen.
+void check_all_options(const Options& o, Communicator& job);
 
-// The same if the processes do not see the same: options with their paths, training and validation data, the
-// weights to start from, the tokenizer, HellaSwag.
-void check_agreement(const Options& o, const RunInputs& inputs, Communicator& job);
+// The same if the processes do not see the same training and validation data, weights to start from,
+// tokenizer or HellaSwag.
+void check_same_inputs(const RunInputs& inputs, Communicator& job);

@@ -47,8 +47,9 @@ static ModelConfig new_config(const Options& o, const ModelSource& model,
 }
 
 // The shape of the model in the checkpoint to resume. Error if -e names another.
-static ModelConfig resumed_config(const Options& o, int step, const std::optional<TokenizerInfo>& data) {
-    const ModelConfig config = read_model_header(model_path(o.output, step));
+static ModelConfig resumed_config(const Options& o, const Start& start,
+                                  const std::optional<TokenizerInfo>& data) {
+    const ModelConfig config = read_model_header(model_path(start.folder, start.step));
     const bool is_folder = names_model_file(o.model) && !is_model_file(o.model);
     const bool is_path = is_model_file(o.model) || has_separator(o.model);
     const bool is_gone = is_path && !std::filesystem::exists(o.model);  // the run does not need it any more
@@ -62,7 +63,7 @@ static ModelConfig resumed_config(const Options& o, int step, const std::optiona
         fail(
             "-e %s is not the model of the run in %s, which has %d layers, %d heads, %d channels and "
             "max_seq_len %d: leave out -e, or start a new run in another folder",
-            o.model.c_str(), o.output.c_str(), config.num_layers, config.num_heads, config.channels,
+            o.model.c_str(), start.folder.c_str(), config.num_layers, config.num_heads, config.channels,
             config.max_seq_len);
     return config;
 }
@@ -111,7 +112,7 @@ static void refuse_unexplained_files(const Options& o) {
 
 // The state of the checkpoint with -y 1 if there is one, else the state of step 0.
 static Start find_start(const Options& o, const FoundCheckpoint& found) {
-    Start start;
+    Start start = {.folder = o.output, .continues = o.resume};
     start.state.precision = stored_type_name(o.precision);
     start.state.seed = o.seed;
     start.state.coin_state = 1295 + o.seed;                       // llm.c's 1337 for the default seed
@@ -138,36 +139,42 @@ static Start find_start(const Options& o, const FoundCheckpoint& found) {
 
 static void check_resume(const Options& o, const Start& start, int max_steps) {
     if (!start.resumed) return;
+    const char* folder = start.folder.c_str();
     if (start.state.seed != o.seed)
         fail(
             "--seed %llu: the run in %s has --seed %llu and continues with its random numbers; leave it "
             "out, or start a new run in another folder",
-            static_cast<unsigned long long>(o.seed), o.output.c_str(),
+            static_cast<unsigned long long>(o.seed), folder,
             static_cast<unsigned long long>(start.state.seed));
     if (start.step > max_steps && o.max_steps < 0)
         fail(
             "the run in %s has already done %d steps, and an epoch has %d steps with this -b, -t and -d: say "
             "with -x at which step the run ends",
-            o.output.c_str(), start.step, max_steps);
+            folder, start.step, max_steps);
     if (start.step > max_steps)
         fail(
             "-x %d: the run in %s has already done %d steps: give a larger -x, leave it out, or start a new "
             "run in another folder",
-            max_steps, o.output.c_str(), start.step);
+            max_steps, folder, start.step);
     if (start.step == max_steps)
         printf("note: all %d steps are already done; a larger -x adds more\n", max_steps);
 }
 
 // --- data ---
 
-static Mixture training_data(const Options& o, int vocab_size) {
-    const int B = o.global_batch(), T = o.sequence;
-    if (o.overfit) return Mixture(DataLoader(o.val_data, B, T, vocab_size, false));
-    const std::vector<std::string> patterns = without_weights(o.train_data);
-    const std::vector<double> shares = shares_of(o.train_data);
+static DataPatterns data_patterns(const Options& o) {
+    if (o.overfit) return {.train = o.val_data, .val = o.val_data};
+    return {.train = without_weights(o.train_data), .val = o.val_data, .shares = shares_of(o.train_data)};
+}
+
+static Mixture training_data(const Options& o, const RunInputs& inputs) {
+    const DataPatterns& data = inputs.data;
+    const int B = o.global_batch(), T = o.sequence, vocab_size = inputs.config.vocab_size;
+    const uint64_t seed = inputs.start.state.seed;
+    if (!data.shares.empty()) return Mixture(data.train, data.shares, B, T, vocab_size, seed);
+    if (o.overfit) return Mixture(DataLoader(data.train, B, T, vocab_size, false));
     // a divided step, which is one batch, may be longer than the data
-    return shares.empty() ? Mixture(DataLoader(patterns, B, T, vocab_size, true, o.seed, o.is_divided))
-                          : Mixture(patterns, shares, B, T, vocab_size, o.seed);
+    return Mixture(DataLoader(data.train, B, T, vocab_size, true, seed, o.is_divided));
 }
 
 static std::string describe_shares(const std::vector<double>& shares) {
@@ -177,23 +184,23 @@ static std::string describe_shares(const std::vector<double>& shares) {
 }
 
 // A mixture continues only as it began: with other sources, it would be another one.
-static void check_same_mixture(const Options& o, const Start& start, const Mixture& mixture) {
+static void check_same_mixture(const Start& start, const Mixture& mixture, int T) {
     const char* what_to_do = "resume with the run's own, or start a new run from its model with -e";
+    const char* folder = start.folder.c_str();
     const SavedMixture& saved = start.state.mixture;
     if (saved.shares != mixture.shares)
-        fail("-i names %s, and the run in %s has %s: %s", describe_shares(mixture.shares).c_str(),
-             o.output.c_str(), describe_shares(saved.shares).c_str(), what_to_do);
+        fail("-i names %s, and the run in %s has %s: %s", describe_shares(mixture.shares).c_str(), folder,
+             describe_shares(saved.shares).c_str(), what_to_do);
     if (mixture.shares.empty()) return;
     if (start.state.shards != shards_of(mixture))
-        fail("-i: the sources have other shards than when the run in %s was saved: %s", o.output.c_str(),
-             what_to_do);
-    if (start.state.chunk_tokens != uint64_t(o.sequence))
-        fail("-t %d: the run in %s mixes sequences of %llu tokens: %s", o.sequence, o.output.c_str(),
+        fail("-i: the sources have other shards than when the run in %s was saved: %s", folder, what_to_do);
+    if (start.state.chunk_tokens != uint64_t(T))
+        fail("-t %d: the run in %s mixes sequences of %llu tokens: %s", T, folder,
              (unsigned long long)start.state.chunk_tokens, what_to_do);
     // which are all drawn again: a wrong number could take years
-    if (const uint64_t tokens = start.state.tokens.value_or(0); saved.sequences != tokens / o.sequence)
+    if (const uint64_t tokens = start.state.tokens.value_or(0); saved.sequences != tokens / T)
         fail("%s is damaged: %llu sequences of %d tokens are not the %llu tokens of the run",
-             run_path(o.output, start.step).c_str(), (unsigned long long)saved.sequences, o.sequence,
+             run_path(start.folder, start.step).c_str(), (unsigned long long)saved.sequences, T,
              (unsigned long long)tokens);
 }
 
@@ -209,11 +216,12 @@ static void note_other_shards(const std::vector<SavedShard>& saved, const DataLo
 }
 
 // The loader continues where the run in the checkpoint stopped.
-static std::optional<Mixture> open_training_data(const Options& o, int vocab_size, const Start& start) {
-    if (o.plans_only() && (o.overfit ? o.val_data : o.train_data).empty()) return std::nullopt;
-    Mixture data = training_data(o, vocab_size);
+static std::optional<Mixture> open_training_data(const Options& o, const RunInputs& inputs) {
+    const Start& start = inputs.start;
+    if (o.plans_only() && inputs.data.train.empty()) return std::nullopt;
+    Mixture data = training_data(o, inputs);
     if (!start.resumed) return data;
-    check_same_mixture(o, start, data);
+    check_same_mixture(start, data, o.sequence);
     if (!data.shares.empty()) {
         data.skip(start.state.mixture.sequences);
         return data;
@@ -228,22 +236,23 @@ static std::optional<Mixture> open_training_data(const Options& o, int vocab_siz
 }
 
 // Of a mixture, those of each source, or of all.
-static std::vector<DataLoader> open_validation_data(const Options& o, int vocab_size) {
+static std::vector<DataLoader> open_validation_data(const Options& o, const RunInputs& inputs) {
     std::vector<DataLoader> loaders;
-    const int B = o.global_batch(), T = o.sequence;
-    const bool is_of_sources = o.val_data.size() > 1 && !o.overfit && !shares_of(o.train_data).empty();
-    for (size_t i = 0; is_of_sources && i < o.val_data.size(); i++)
-        loaders.emplace_back(std::vector{o.val_data[i]}, B, T, vocab_size, false, o.seed, true);
-    if (!is_of_sources && !o.val_data.empty())
-        loaders.emplace_back(o.val_data, B, T, vocab_size, false, o.seed, o.is_divided);
+    const DataPatterns& data = inputs.data;
+    const int B = o.global_batch(), T = o.sequence, vocab_size = inputs.config.vocab_size;
+    const uint64_t seed = inputs.start.state.seed;
+    const bool is_of_sources = data.val.size() > 1 && !data.shares.empty();
+    for (size_t i = 0; is_of_sources && i < data.val.size(); i++)
+        loaders.emplace_back(std::vector{data.val[i]}, B, T, vocab_size, false, seed, true);
+    if (!is_of_sources && !data.val.empty())
+        loaders.emplace_back(data.val, B, T, vocab_size, false, seed, o.is_divided);
     return loaders;
 }
 
-uint64_t fewest_tokens(const Options& o) {
+uint64_t fewest_tokens(const DataPatterns& data) {
     uint64_t fewest = std::numeric_limits<uint64_t>::max();
-    for (const auto& data :
-         {o.overfit ? std::vector<std::string>() : without_weights(o.train_data), o.val_data})
-        if (!data.empty()) fewest = std::min(fewest, count_tokens(data));
+    for (const auto* patterns : {&data.train, &data.val})
+        if (!patterns->empty()) fewest = std::min(fewest, count_tokens(*patterns));
     return fewest;
 }
 
@@ -321,34 +330,32 @@ static RunLength length_of(const Options& o, const std::optional<Mixture>& loade
 }
 
 // The model that a resumed run continues, with the tokenizer that its checkpoint records.
-static ModelSource resumed_model(const Options& o, const Start& start) {
-    const std::string path = model_path(o.output, start.step);
+static ModelSource resumed_model(const Start& start) {
+    const std::string path = model_path(start.folder, start.step);
     ModelSource model = {.name = path, .path = path, .is_file = true, .tokenizer = {}};
     if (!start.state.tokenizer.empty())
-        model.tokenizer = tokenizer_info_from_json(start.state.tokenizer, run_path(o.output, start.step));
+        model.tokenizer = tokenizer_info_from_json(start.state.tokenizer, run_path(start.folder, start.step));
     return model;
 }
 
 // --- all of it ---
 
 // The positions of the model that are trained once the run has made a step.
-static int positions_after(const Options& o, const Start& start, const ModelSource& model,
-                           const ModelConfig& config) {
+static int positions_after(const Start& start, const ModelSource& model, const ModelConfig& config, int T) {
     int before = 0;
     if (start.resumed)
         before = start.state.positions ? start.state.positions : config.max_seq_len;
     else if (model.is_file)
         before = trained_positions(model, config);
-    return std::max(before, o.sequence);
+    return std::max(before, T);
 }
 
 RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Verify verify) {
     Start start = find_start(o, open_folder(o, folder, job, verify));
     const std::optional<TokenizerInfo> data = tokenizer_of_shards(data_of(o));
-    const ModelSource model = start.resumed ? resumed_model(o, start) : find_model(o.model);
+    const ModelSource model = start.resumed ? resumed_model(start) : find_model(o.model);
     if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());
-    const ModelConfig config =
-        start.resumed ? resumed_config(o, start.step, data) : new_config(o, model, data);
+    const ModelConfig config = start.resumed ? resumed_config(o, start, data) : new_config(o, model, data);
     const std::string data_name = data_of(o).empty() ? "" : data_of(o)[0];
     if (data) check_data_fits(*data, data_name, model, config);
     std::optional<Tokenizer> tokenizer;
@@ -358,12 +365,12 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
     // plain data keeps the template of a model of questions and answers
     if (tokenizer && model.tokenizer && chat_template_of(tokenizer->roles).empty())
         take_chat_template(*tokenizer, *model.tokenizer);
-    start.state.positions = positions_after(o, start, model, config);
+    start.state.positions = positions_after(start, model, config, o.sequence);
     if (o.sequence > config.max_seq_len)
         fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,
              config.max_seq_len, config.max_seq_len);
     if (start.resumed) {
-        start.optimizer = read_optimizer_state(optimizer_path(o.output, start.step), config);
+        start.optimizer = read_optimizer_state(optimizer_path(start.folder, start.step), config);
         if (const OptimizerKind kind = start.optimizer.share.kind; kind != o.optimizer)
             fail(
                 "-y 1: the checkpoint of step %d was written with --optimizer %s: resume with that, or start "
@@ -379,36 +386,38 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
                         .data_names_tokenizer = data.has_value(),
                         .start = std::move(start),
                         .config = config,
+                        .data = data_patterns(o),
+                        .hellaswag_file = o.hellaswag ? o.hellaswag_file : "",
                         .examples = std::move(examples)};
     if (!o.may_choose_batch()) open_data(o, inputs, job.rank == 0);
     return inputs;
 }
 
 // Error if sequences of -t tokens cut questions and answers. Masks of earlier versions do not say it.
-static void check_packing(const Options& o, const std::vector<DataLoader>& loaders, bool is_first_process) {
+static void check_packing(int T, const std::vector<DataLoader>& loaders, bool is_first_process) {
     const TokenShard* unknown = nullptr;
     for (const DataLoader& loader : loaders)
         for (const DataLoader::Shard& shard : loader.all_shards())
             for (const TokenShard& file : shard.files) {
-                if (file.cuts_examples(o.sequence))
+                if (file.cuts_examples(T))
                     fail(
                         "-t %d cuts the examples of %s, which are packed into sequences of %d tokens: use -t "
                         "%d, or prepare them again with -t %d",
-                        o.sequence, file.path.c_str(), file.packed, file.packed, o.sequence);
+                        T, file.path.c_str(), file.packed, file.packed, T);
                 if (file.mask && !file.packed) unknown = &file;
             }
     if (unknown && is_first_process)
         warn("%s does not say into which sequences its examples are packed: -t %d cuts others",
-             mask_of(unknown->path).c_str(), o.sequence);
+             mask_of(unknown->path).c_str(), T);
 }
 
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     const int vocab_size = inputs.config.vocab_size;
-    inputs.val = open_validation_data(o, vocab_size);
+    inputs.val = open_validation_data(o, inputs);
     if (!inputs.val.empty()) check_validations(o, inputs.val, inputs.start);
-    inputs.loader = open_training_data(o, vocab_size, inputs.start);
-    check_packing(o, inputs.val, false);
-    if (inputs.loader) check_packing(o, inputs.loader->loaders, is_first_process);
+    inputs.loader = open_training_data(o, inputs);
+    check_packing(o.sequence, inputs.val, false);
+    if (inputs.loader) check_packing(o.sequence, inputs.loader->loaders, is_first_process);
     if (!inputs.data_names_tokenizer && inputs.loader && is_first_process)
         warn_of_bytes(inputs.loader->loaders[0].all_shards().front().files, vocab_size);
     inputs.length = length_of(o, inputs.loader, inputs.start);
@@ -424,13 +433,14 @@ void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
 // The room that the run's checkpoints need; a resumed run first deletes old ones.
 static void make_room(const Options& o, const RunInputs& inputs, const OptimizerShare& share) {
     const int every = o.checkpoint_every, left = inputs.length.steps_left();
+    const std::string& folder = inputs.start.folder;
     if (inputs.start.resumed)
-        prune_checkpoints(o.output, {.newest = inputs.start.step,
-                                     .keep = o.keep_checkpoints,
-                                     .major = o.major_checkpoint_every,
-                                     .healthy = inputs.start.state.healthy_checkpoint,
-                                     .best = o.keep_best ? inputs.start.state.validations.best_step : -1,
-                                     .extra = inputs.start.extra});
+        prune_checkpoints(folder, {.newest = inputs.start.step,
+                                   .keep = o.keep_checkpoints,
+                                   .major = o.major_checkpoint_every,
+                                   .healthy = inputs.start.state.healthy_checkpoint,
+                                   .best = o.keep_best ? inputs.start.state.validations.best_step : -1,
+                                   .extra = inputs.start.extra});
     if (every == 0 || left == 0) return;
     OptimizerState state;
     state.use_master_weights = o.master_weights && o.precision != StoredType::fp32;
@@ -439,12 +449,12 @@ static void make_room(const Options& o, const RunInputs& inputs, const Optimizer
     const uint64_t bytes = checkpoint_bytes(inputs.config, state, o.precision == StoredType::bf16);
     const int at_end_only = 1, count = every > 0 ? (left - 1) / every + 1 : at_end_only;
     const int best = o.saves_best(), keep = o.keep_checkpoints;
-    check_room_for_run(o.output, bytes, count + best, keep ? keep + best : 0);
+    check_room_for_run(folder, bytes, count + best, keep ? keep + best : 0);
 }
 
 // The options that made the checkpoint, or, if it does not say, the options of options.toml.
-static std::string options_before(const Options& o, const Start& start) {
-    const std::string path = options_path(o.output);
+static std::string options_before(const Start& start) {
+    const std::string path = options_path(start.folder);
     if (!start.resumed || !start.state.options.empty() || !file_exists(path)) return start.state.options;
     return read_whole_file(path);
 }
@@ -475,24 +485,27 @@ static void note_changed_rate(const Options& o, const RunInputs& inputs, const s
 
 void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShare& share, MainLog& log) {
     const Start& start = inputs.start;
-    if (o.output.empty()) return;
-    if (!o.resume) move_earlier_run(o.output);
+    if (start.folder.empty()) return;
+    if (!start.continues) move_earlier_run(start.folder);
     make_room(o, inputs, share);
-    for (const std::string& line : changed_options(options_before(o, start), o))
-        print_line(stdout, "note: %s", line.c_str());
-    note_changed_rate(o, inputs, options_before(o, start));
+    const std::string before = options_before(start);
+    for (const std::string& line : changed_options(before, o)) print_line(stdout, "note: %s", line.c_str());
+    note_changed_rate(o, inputs, before);
     log.tokens_per_step = inputs.length.tokens_per_step;
     log.first_step = start.step;
     log.tokens_before = inputs.tokens_before(start.step);
-    log.open(o.output, o.resume ? start.step : -1, o.tensorboard, [&] {
-        write_whole_file(options_path(o.output), {options_text(o)});  // without it, logs are somebody else's
+    log.open(start.folder, start.continues ? start.step : -1, o.tensorboard, [&] {
+        write_whole_file(options_path(start.folder),
+                         {options_text(o)});  // without it, logs are somebody else's
     });
 }
 
-std::string recorded_tokenizer(const Options& o, const RunInputs& inputs) {
+std::string recorded_tokenizer(const RunInputs& inputs) {
+    const std::string& folder = inputs.start.folder;
+    if (folder.empty()) return "";
     std::optional<TokenizerInfo> info = inputs.made_with;
-    if (inputs.tokenizer) info = keep_tokenizer(*inputs.tokenizer, o.output + "/tokenizer.bin");
+    if (inputs.tokenizer) info = keep_tokenizer(*inputs.tokenizer, folder + "/tokenizer.bin");
     const std::optional<TokenizerInfo>& before = inputs.made_with;
     if (before && before->checksum == info->checksum) info->name = before->name;  // not a copy's
-    return info ? tokenizer_info_to_json(*info, o.output) : "";
+    return info ? tokenizer_info_to_json(*info, folder) : "";
 }

@@ -19,7 +19,9 @@
 
 // Where a run starts: at a checkpoint, or at step 0.
 struct Start {
+    std::string folder = {};  // of the run; empty: nothing is written
     int step = 0;
+    bool continues = false;  // -y 1, also if there is no checkpoint yet
     bool resumed = false;
     OptimizerState optimizer = {};
     RunState state = {};
@@ -33,6 +35,12 @@ struct RunLength {
     int steps_left() const { return max_steps - first_step; }
 };
 
+// Of the shards that a run reads.
+struct DataPatterns {
+    std::vector<std::string> train = {}, val = {};
+    std::vector<double> shares = {};  // of the sources of a mixture; empty: one source
+};
+
 struct RunInputs {
     std::string model_path;                       // of -e: a file, or a descriptor; unused if resumed
     std::optional<Tokenizer> tokenizer;           // none: samples are printed as token numbers
@@ -40,8 +48,10 @@ struct RunInputs {
     bool data_names_tokenizer = false;
     Start start;
     ModelConfig config;
+    DataPatterns data = {};
     std::vector<DataLoader> val = {};        // of each source of a mixture, else at most one
-    std::vector<HellaSwagExample> examples;  // empty: HellaSwag is not evaluated
+    std::string hellaswag_file;              // empty: HellaSwag is not evaluated
+    std::vector<HellaSwagExample> examples;  // in that file
     std::optional<Mixture> loader = {};      // at the position where the run starts; none: --dry-run only
     RunLength length = {};
     Division division = {};  // of a step
@@ -59,9 +69,9 @@ struct RunInputs {
 // of the job call it. Leaves the data closed if -b is still to be chosen: then call open_data() after that.
 RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Verify verify = Verify::now);
 
-// Tokens in the training or the validation data, whichever has fewer, of the run's data that is named. Reads
-// the headers only. Error if a pattern matches no shard.
-uint64_t fewest_tokens(const Options& o);
+// Tokens in the training or the validation data, whichever has fewer, of the data that is named. Reads the
+// headers only. Error if a pattern matches no shard.
+uint64_t fewest_tokens(const DataPatterns& data);
 
 // Opens the training and validation data for batches of -b, and computes the length of the run.
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process);
@@ -81,5 +91,5 @@ double mean_over_sources(const RunInputs& inputs, const std::function<double(siz
 // `share` is the part of the optimizer's state that each process writes.
 void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShare& share, MainLog& log);
 
-// Copies the tokenizer to the folder -o. Returns what a checkpoint records of it; "" if it is unknown.
-std::string recorded_tokenizer(const Options& o, const RunInputs& inputs);
+// Copies the tokenizer to the run's folder. Returns what a checkpoint records of it; "" if it is unknown.
+std::string recorded_tokenizer(const RunInputs& inputs);

@@ -210,7 +210,7 @@ void Run<Real>::follow_speeds() {
     const Division next =
         division_by_speed(inputs.division, options, done.steps > 0 ? done.seconds / sequences : 0, job);
     if (next == inputs.division) return;
-    print_line(stdout, "note: speeds have changed; division of a step: %s", describe(next).c_str());
+    print_line(stdout, "note: speeds have changed; division of a step: %s", division_text(next).c_str());
     inputs.division = next;
     own = own_part(options, next, inputs.length.micro_steps);
     runner.B = own.micro_batch;
