@@ -261,6 +261,7 @@ static int train(Options o, LaunchPad* pad, Communicator& job, Verify verify, co
         inputs.division = agree_on_division(
             o, inputs.start, pad,
             [&](const auto& longest) { return seconds_of_sequence(o, g, optimizer, longest); }, job);
+    note_devices(pad, job);
     const std::vector<bool> members = members_of(inputs.division);
     if (std::count(members.begin(), members.end(), true) < job.size && o.is_divided)
         throw SmallerJob{o, inputs.division};

@@ -238,7 +238,7 @@ TEST_F(UnlikeDevices, SignalsToWhoIsLeftOutAreForTheOthers) {
         wait $job)";
     const ProgramResult result =
         start_each({{{"-b", "3"}, slowly}, {{"-b", "7"}}}, with(step_of(7), {"-x", "1000000"}), "left",
-                   {"env", "OUTPUT=" + folder("left"), "PROGRAM=" + program, "bash", "-c", script, "job"});
+                   {"env", "OUTPUT=" + folder("left"), "PROGRAM=" + program, "bash", "-uc", script, "job"});
     EXPECT_NE(result.out.find("note: 1 of 2 processes trains, and this one has 1 CPU thread"),
               std::string::npos)
         << result.out;

@@ -81,6 +81,14 @@ bool take_save_request() {
     return asked;
 }
 
+// Where the signal would end this process, the launcher ends the others along with it.
+static void give_signal(int number) {
+    struct sigaction action = {};
+    sigaction(number, nullptr, &action);
+    const bool ends = action.sa_handler == SIG_DFL;
+    kill(ends ? getppid() : getpid(), ends ? SIGTERM : number);
+}
+
 void take_signals_from_input() {
     const int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(null, STDIN_FILENO);
@@ -97,8 +105,9 @@ void take_signals_from_input() {
             return count == 1;
         };
         if (!reads() || number != 0) return;  // another launcher's input
-        while (reads()) kill(getpid(), number);
-        kill(getpid(), SIGTERM);
+        bool stops = false;
+        for (; reads(); stops |= number != SIGUSR1) give_signal(number);
+        if (!stops) give_signal(SIGTERM);
     }).detach();
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -236,6 +236,13 @@ static std::map<std::string, bool> verdicts(const Outcomes& outcomes) {
     return right;
 }
 
+// Stores each result at once: the checks take long, and may be interrupted.
+static auto storing(LaunchPad& pad) {
+    return [&pad](const std::string& name, const Outcome& outcome) {
+        pad.store_checks({{name, outcome.right}});
+    };
+}
+
 static std::vector<std::string> notes;  // that no stream was given for
 
 static void note(FILE* out, const std::string& text) {
@@ -248,9 +255,9 @@ static void note(FILE* out, const std::string& text) {
 std::vector<std::string> take_notes() { return std::exchange(notes, {}); }
 
 // A line for each version that is wrong.
-static std::map<std::string, bool> check_before_use(const LaunchPad& pad,
-                                                    const std::set<std::string>& versions, FILE* out) {
-    Outcomes outcomes;
+static std::map<std::string, bool> check_before_use(LaunchPad& pad, const std::set<std::string>& versions,
+                                                    FILE* out) {
+    Outcomes outcomes = {.report = storing(pad)};
     try {
         check_versions(pad.device(), versions, false, outcomes);
     } catch (const std::exception& error) {  // nothing is known of the others
@@ -326,7 +333,7 @@ bool print_self_test(const std::string& request) {
         print_line(stdout, "%-46s %s%s", name.c_str(), outcome.right ? "" : "WRONG: ", outcome.text.c_str());
         fflush(stdout);
         wrong += !outcome.right;
-        pad->store_checks({{name, outcome.right}});  // this takes long, and may be interrupted
+        storing (*pad)(name, outcome);
     }};
     check_versions(device, names, true, outcomes);
     pad->forget_checks();  // of others, such as one that hung before
