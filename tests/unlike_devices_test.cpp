@@ -202,10 +202,10 @@ TEST_F(UnlikeDevices, EqualProcessesAreNotDivided) {
     EXPECT_EQ(read_whole_file(run_path(folder("equal"), STEPS)).find("division"), std::string::npos);
 }
 
-// The first process, which prints, runs a tenth of the time: the others would wait for its sequence.
+// The first process, which prints, runs a twentieth of the time: the others would wait for its sequence.
 static const std::vector<std::string> slowly = {"bash", "-c", R"(
     "$0" "$@" & p=$!
-    (while kill -STOP $p; do sleep 0.2; kill -CONT $p; sleep 0.02; done) 2>/dev/null &
+    (while kill -STOP $p; do sleep 0.4; kill -CONT $p; sleep 0.02; done) 2>/dev/null &
     wait $p)"};
 
 // Standard output is a socket there, which cannot be opened a second time.

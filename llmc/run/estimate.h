@@ -47,7 +47,7 @@ double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optim
     const double most = longest ? longest(first) : first;
     if (most >= 60) return first;
     if (g.pad && g.pad->device().is_gpu()) mean_of_steps(1000, 0.3);  // raises the clock
-    return mean_of_steps(1000, most < 0.2 ? 0.5 : 2);
+    return mean_of_steps(1000, most >= 0.2 ? 2 : longest ? 1 : 0.5);
 }
 
 // Of forward and backward pass, in a micro-batch as a process of a divided step may have it; changes nothing.
