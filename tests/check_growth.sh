@@ -13,5 +13,5 @@ check() {
 }
 check 44560 llmc shaders
 check 6480 dev
-check 33350 tests
+check 33380 tests
 exit $bad
