@@ -63,7 +63,8 @@ static std::unique_ptr<LaunchPad> open_training_device(Options& o, Communicator&
     note_bound_cores(o, job);
     const std::string device = device_of_process(o, job);
     const uint64_t limit = o.plans_device() ? 0 : o.device_memory / uint64_t(o.processes_on_device);
-    auto pad = open_checked_device(device, {.device_memory = limit, .timestamps = o.profile});
+    auto pad = open_checked_device(device, {.device_memory = limit, .timestamps = o.profile},
+                                   job.rank == 0 ? stdout : nullptr);
     compare_devices(o, pad.get(), job);
     if (o.offloads_optimizer() && !has_own_memory(pad.get()))
         print_line(stdout, "note: --offload optimizer has no effect: %s uses the host's memory",
@@ -180,7 +181,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
     if (job.size > 1) runner.exchange = &exchange.emplace(g, optimizer.ownership, job);
     runner.prepare();
     if (g.pad) prepare_kernels(*g.pad);
-    note_memory(g.pad);
+    note_devices(g.pad, job);
     Run<Real> run = {.options = o,
                      .inputs = inputs,
                      .g = g,
@@ -203,10 +204,9 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
     if (job.rank == 0 && !o.text.empty()) show_text_run(o, inputs, run.stopping);
     if (!run.stopping) return 0;
     print_line(stdout, "stopped by %s; %s", signal_name(run.stopping),
-               o.saves() ? format_string("%s -o %s -y 1 resumes from here", command_of("train_gpt2").c_str(),
-                                         shell_word(inputs.start.folder).c_str())
-                               .c_str()
-                         : format_string("nothing was saved, since %s", why_nothing_is_saved(o)).c_str());
+               (o.saves() ? resume_command(o) + " resumes from here"
+                          : format_string("nothing was saved, since %s", why_nothing_is_saved(o)))
+                   .c_str());
     return 128 + run.stopping;  // as if the signal had ended the program
 }
 
@@ -256,7 +256,9 @@ static int train(Options o, RunInputs& inputs, LaunchPad* pad, Communicator& job
                     [&] { job.agree([&] { load(inputs, g, optimizer, job); }); });
     if (!is_divided_before)
         inputs.division = agree_on_division(
-            o, inputs.start, pad, [&] { return seconds_of_sequence(o, g, optimizer); }, job);
+            o, inputs.start, pad,
+            [&](const auto& longest) { return seconds_of_sequence(o, g, optimizer, longest); }, job);
+    note_devices(pad, job);
     const std::vector<bool> members = members_of(inputs.division);
     if (std::count(members.begin(), members.end(), true) < job.size && o.is_divided)
         throw SmallerJob{o, inputs.division};
@@ -452,9 +454,10 @@ static bool stays_in_job(Options& o, const Division& division, Communicator& job
     catch_stop_signals();  // for those that wait; the others look for them
     share_cores(o, members_of(division), job);
     if (!job.keep(members_of(division))) return false;
-    if (o.process_rank > 0 && job.rank == 0 &&
-        !freopen(format_string("/dev/fd/%d", own_stdout).c_str(), "a", stdout))
-        fail("cannot open standard output again");
+    if (o.process_rank > 0 && job.rank == 0) redirect(stdout, own_stdout);
+    print_line(stdout, "note: %d of %d processes train%s, and this one has %d CPU thread%s", job.size,
+               o.num_processes, job.size == 1 ? "s" : "", omp_get_max_threads(),
+               omp_get_max_threads() == 1 ? "" : "s");
     o.num_processes = job.size;
     o.process_rank = job.rank;
     return true;
@@ -515,6 +518,8 @@ int main(int argc, char** argv) {
         job = join_job();
         if (job->rank > 0) own_stdout = duplicate(fileno(stdout));
         if (job->rank > 0 && !freopen("/dev/null", "w", stdout)) fail("cannot open /dev/null");
+        if (job->rank > 0) setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // also if it prints later
+        if (job->rank == 0 && getenv(devices_variable)) take_signals_from_input();
         Options options = {.num_processes = job->size, .process_rank = job->rank};
         bool runs = false;
         job->agree([&] { runs = parse_options(argc, argv, options); });

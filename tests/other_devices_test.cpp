@@ -181,6 +181,32 @@ TEST_F(SelfTest, ASizeOfSubgroupsThatIsIgnoredIsFound) {
     expect_losses_of_cpu("ignores:4:8", {});
 }
 
+TEST_F(SelfTest, AnotherRanksDeviceIsNamed) {
+    if (!built_with_mpi() || !program_succeeds({"mpirun", "--version"})) GTEST_SKIP() << "no MPI";
+    imitate(fault("wrong", "matmul4_fp32"));
+    std::vector<std::string> command = {
+        "env",    "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        "mpirun", "--oversubscribe",          "--bind-to",
+        "none"};
+    for (const char* where : {"cpu", "0"}) {
+        const std::vector<std::string> rank = {"-np", "1",  program, "-i", data.train, "-e",       tiny, "-b",
+                                               "2",   "-t", "17",    "-x", "2",        "--device", where};
+        if (where == std::string("0")) command.push_back(":");
+        command.insert(command.end(), rank.begin(), rank.end());
+    }
+    const std::string out = expect_run(command).out;
+    EXPECT_NE(out.find("note: rank 1: matmul4/fp32/tile:16x64 is not used on llvmpipe"), std::string::npos)
+        << out;
+}
+
+// One that is killed has stored what it found.
+TEST_F(SelfTest, AnInterruptedOneKeepsItsResults) {
+    imitate("");
+    run_program({program, "--self-test", "--device", "0"}, {SIGKILL, "attention_forward"});
+    const std::string list = expect_run({program, "--list-devices"}).out;
+    EXPECT_NE(list.find(" kernel versions right, 0 wrong"), std::string::npos) << list;
+}
+
 TEST_F(SelfTest, ALayerWithoutARightVersionEndsTheRun) {
     const std::string link = data / "trainer";  // has another name, and is tested like the program
     std::filesystem::create_symlink(program, link);

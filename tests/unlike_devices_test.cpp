@@ -191,7 +191,7 @@ TEST_F(UnlikeDevices, RefusesStepsThatCannotBeDivided) {
 TEST_F(UnlikeDevices, MicroBatchesMayDiffer) {
     const ProgramResult result = start_each({{{"-b", "5"}}, {{"-b", "2"}}}, rate, "unlike");
     ASSERT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find("batch: 1 x 7 x 17 = 119 tokens per step"), std::string::npos) << result.out;
+    EXPECT_NE(result.out.find("\nbatch: 7 x 17 = 119 tokens per step"), std::string::npos) << result.out;
     expect_near(with_validations(result.out), train_one(7, step_of(7)));
 }
 
@@ -202,21 +202,48 @@ TEST_F(UnlikeDevices, EqualProcessesAreNotDivided) {
     EXPECT_EQ(read_whole_file(run_path(folder("equal"), STEPS)).find("division"), std::string::npos);
 }
 
-// The first process, which prints, runs a tenth of the time: the others would wait for its sequence.
+// The first process, which prints, runs a twentieth of the time: the others would wait for its sequence.
 static const std::vector<std::string> slowly = {"bash", "-c", R"(
     "$0" "$@" & p=$!
-    (while kill -STOP $p; do sleep 0.2; kill -CONT $p; sleep 0.02; done) 2>/dev/null &
+    (while kill -STOP $p; do sleep 0.4; kill -CONT $p; sleep 0.02; done) 2>/dev/null &
     wait $p)"};
 
+// Standard output is a socket there, which cannot be opened a second time.
+static const std::vector<std::string> into_socket = {"python3", "-c", R"(
+import socket, subprocess, sys
+ours, theirs = socket.socketpair()
+program = subprocess.Popen(sys.argv[1:], stdout=theirs)
+theirs.close()
+for line in ours.makefile(): print(line, end="", flush=True)
+sys.exit(program.wait()))"};
+
 TEST_F(UnlikeDevices, WhoCostsMoreThanHeBringsIsLeftOut) {
-    const ProgramResult result =
-        start_each({{{"-b", "3"}, slowly}, {{"-b", "auto"}}}, with(step_of(7), {"-n", "20"}), "left");
+    const bool has_python = program_succeeds({"python3", "--version"});
+    const ProgramResult result = start_each(
+        {{{"-b", "3"}, slowly}, {{"-b", "auto"}, has_python ? into_socket : std::vector<std::string>()}},
+        with(step_of(7), {"-n", "20"}), "left");
     ASSERT_EQ(result.status, 0) << result.err << result.out;
     EXPECT_NE(result.out.find("division of a step: 0 sequences on cpu, 1 thread, which is left out; 7 on"),
               std::string::npos)
         << result.out;
     expect_near(with_validations(result.out), train_one(7, step_of(7)));
     EXPECT_FALSE(file_exists(folder("left") + format_string("/state_%08d_00001.bin", STEPS)));
+}
+
+TEST_F(UnlikeDevices, SignalsToWhoIsLeftOutAreForTheOthers) {
+    const std::string script = R"(
+        timeout -k 5 100 "$@" & job=$!
+        until grep -q '^s:9 ' "$OUTPUT/main.log" 2>/dev/null; do sleep 0.1; done
+        kill -TERM $(pgrep -f "^$PROGRAM .*$OUTPUT.* -b 3")
+        wait $job)";
+    const ProgramResult result =
+        start_each({{{"-b", "3"}, slowly}, {{"-b", "7"}}}, with(step_of(7), {"-x", "1000000"}), "left",
+                   {"env", "OUTPUT=" + folder("left"), "PROGRAM=" + program, "bash", "-uc", script, "job"});
+    EXPECT_NE(result.out.find("note: 1 of 2 processes trains, and this one has 1 CPU thread"),
+              std::string::npos)
+        << result.out;
+    EXPECT_NE(result.out.find("stopped by SIGTERM"), std::string::npos) << result.out << result.err;
+    EXPECT_NE(result.out.find("wrote checkpoint"), std::string::npos) << result.out << result.err;
 }
 
 TEST_F(UnlikeDevices, TheDivisionFollowsSpeeds) {
@@ -242,27 +269,83 @@ TEST_F(UnlikeDevices, TheDivisionFollowsSpeeds) {
     EXPECT_NE(result.out.find("stopped by SIGTERM"), std::string::npos) << result.err;
 }
 
-TEST_F(UnlikeDevices, DevicesStartsThem) {
-    const auto run = [&](const std::string& devices, const std::vector<std::string>& more,
-                         const SendSignal& signal = {}) {
-        std::vector<std::string> command = trainer(4, "devices", with(step_of(8), {"--devices", devices}));
-        command.erase(std::find(command.begin(), command.end(), "--device"),
-                      std::find(command.begin(), command.end(), "cpu") + 1);
-        return run_program(with({"env", WITHOUT_LEAK_CHECK}, with(command, more)), signal);
-    };
+struct Devices : UnlikeDevices {
+    std::vector<std::string> command(const std::string& devices, const std::vector<std::string>& more) {
+        std::vector<std::string> all = trainer(4, "devices", with(step_of(8), {"--devices", devices}));
+        all.erase(std::find(all.begin(), all.end(), "--device"),
+                  std::find(all.begin(), all.end(), "cpu") + 1);
+        return with({"env", WITHOUT_LEAK_CHECK}, with(all, more));
+    }
+    ProgramResult run(const std::string& devices, const std::vector<std::string>& more,
+                      const SendSignal& signal = {}) {
+        return run_program(command(devices, more), signal);
+    }
+};
+
+TEST_F(Devices, StartsThem) {
     const ProgramResult two = run("cpu,cpu", {"--share", "1"});
     EXPECT_EQ(two.status, 0) << two.err;
     EXPECT_NE(two.out.find("processes: 2"), std::string::npos) << two.out;
     const ProgramResult one = run("cpu", {});
     EXPECT_EQ(one.status, 0) << one.err;
     EXPECT_EQ(one.out.find("processes"), std::string::npos) << one.out;
-    const ProgramResult refused = run("cpu,cpu", {"--device", "cpu"});
-    EXPECT_EQ(refused.status, 1);
-    EXPECT_NE(refused.err.find("leave out --device"), std::string::npos) << refused.err;
-    for (const int number : {SIGINT, SIGTERM}) {
-        const ProgramResult stopped = run("cpu,cpu", {"-x", "1000000"}, {number, "step    9/"});
-        EXPECT_NE(stopped.status, 0);
-        EXPECT_NE(stopped.out.find("stopped by SIG"), std::string::npos) << stopped.out << stopped.err;
-        EXPECT_NE(stopped.out.find("wrote checkpoint"), std::string::npos) << stopped.out << stopped.err;
+    const ProgramResult shares = run("cpu,cpu", {"--share", "3,1"});
+    EXPECT_NE(shares.out.find("division of a step: 6 sequences on cpu, 1 thread, --share 3 "),
+              std::string::npos)
+        << shares.out << shares.err;
+}
+
+TEST_F(Devices, AreRefusedBeforeAnythingStarts) {
+    struct Refused {
+        std::string devices;
+        std::vector<std::string> more;
+        std::string line;
+    };
+    for (const Refused& r : {Refused{"cpu,cpu", {"--device", "cpu"}, "leave out --device"},
+                             Refused{"cpu,cpu", {"--devices=cpu"}, "--devices is given twice"},
+                             Refused{"cpu,all", {}, "--devices: all is no single device"},
+                             Refused{"auto,cpu", {}, "--devices: auto is no single device"},
+                             Refused{"cpu,99", {}, "--devices: no device '99'"},
+                             Refused{"cpu,cpu", {"--share", "3,2,1"}, "--share: 3 numbers for 2 devices"}}) {
+        const ProgramResult refused = run(r.devices, r.more);
+        EXPECT_EQ(refused.status, 1);
+        EXPECT_NE(refused.err.find(r.line), std::string::npos) << refused.err;
+        EXPECT_EQ(refused.err.find("rank"), std::string::npos) << refused.err;
     }
+}
+
+// A program that is killed cannot pass a signal on.
+TEST_F(Devices, EndWithTheirProgram) {
+    for (const auto& [number, name] :
+         {std::pair(SIGINT, "SIGINT"), {SIGTERM, "SIGTERM"}, {SIGKILL, "SIGTERM"}}) {
+        const ProgramResult stopped = run("cpu,cpu", {"-x", "1000000"}, {number, "step    9/"});
+        EXPECT_EQ(stopped.status, 128 + number) << stopped.err;
+        EXPECT_NE(stopped.out.find(std::string("stopped by ") + name + "; train_gpt2 -o " +
+                                   folder("devices") + " -y 1 --devices cpu,cpu resumes from here"),
+                  std::string::npos)
+            << stopped.out << stopped.err;
+        EXPECT_NE(stopped.out.find("wrote checkpoint"), std::string::npos) << stopped.out << stopped.err;
+        std::filesystem::remove_all(folder("devices"));
+    }
+}
+
+// Ctrl-Z stops all processes, fg continues them.
+TEST_F(Devices, StopAndContinueWithTheirProgram) {
+    const std::string script = R"(
+        steps() { grep -s -c '^s:' "$OUTPUT/main.log"; }
+        later() { until now=$(steps); [ ${now:-0} -gt $1 ]; do sleep 0.1; done; }
+        "$@" & job=$!
+        later 9
+        kill -TSTP $job
+        until ps -o stat= -p $job | grep -q ^T; do sleep 0.1; done
+        sleep 0.5; before=$(steps); sleep 1; [ $before = $(steps) ] && echo all have stopped
+        kill -CONT $job
+        later $before
+        kill -TERM $job
+        wait $job)";
+    const ProgramResult result =
+        run_program(with({"env", "OUTPUT=" + folder("devices"), "bash", "-c", script, "job"},
+                         command("cpu,cpu", {"-x", "1000000"})));
+    EXPECT_NE(result.out.find("all have stopped"), std::string::npos) << result.out << result.err;
+    EXPECT_NE(result.out.find("stopped by SIGTERM"), std::string::npos) << result.out << result.err;
 }

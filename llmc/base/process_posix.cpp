@@ -120,11 +120,11 @@ int Process::wait() {
     return status = status_of(code);
 }
 
-static pid_t start_in_group(const std::vector<std::string>& argv) {
+static pid_t start_in_group(const std::vector<std::string>& argv, int input) {
     const std::vector<char*> words = words_of(argv);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, input, 0);
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
@@ -143,16 +143,30 @@ int run_instead(const std::vector<std::string>& argv,
     signal(SIGCHLD, SIG_DFL);  // else a child that has ended leaves no status
     catch_stop_signals();
     catch_save_signal();
-    static volatile sig_atomic_t child = 0;
-    child = start_in_group(argv);
+    static volatile sig_atomic_t child = 0, suspends = 0;
+    if (signal(SIGTSTP, [](int) { suspends = 1; }) == SIG_IGN) signal(SIGTSTP, SIG_IGN);
+    PipeEnds pipe;
+    open_pipe(pipe[0], pipe[1]);
+    const auto pass = [&](int number) {
+        const char byte = char(number);
+        [[maybe_unused]] const ssize_t written = write(pipe[1], &byte, 1);
+    };
+    pass(0);
+    child = start_in_group(argv, pipe[0]);
     int status = 0, passed = 0;
     pid_t ended;
     while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
         if (!passed && (passed = stop_signal())) {
-            kill(child, SIGUSR2);
+            pass(passed);
             for (const int again : {SIGINT, SIGTERM}) signal(again, [](int) { kill(-child, SIGTERM); });
         }
-        if (take_save_request()) kill(child, SIGUSR1);
+        if (take_save_request()) pass(SIGUSR1);
+        if (suspends) {  // by Ctrl-Z, until fg or bg
+            kill(child, SIGTSTP);
+            raise(SIGSTOP);
+            suspends = 0;
+            kill(child, SIGCONT);
+        }
         usleep(20000);
     }
     if (ended < 0) throw std::system_error(errno, std::generic_category());

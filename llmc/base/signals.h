@@ -7,6 +7,7 @@
 // error that accept nothing for half a second after a stop signal become /dev/null; what the first thread
 // writes to them goes there.
 #pragma once
+#include <cstdint>
 
 // From now on, SIGINT, SIGTERM, SIGHUP, SIGXCPU (CPU time used up), SIGUSR2 (schedulers send it before they
 // kill a job) and SIGPIPE (nobody reads the output any more) ask the run to stop cleanly. After SIGINT or
@@ -24,6 +25,13 @@ void catch_save_signal();
 
 // Whether SIGUSR1 came since the last call.
 bool take_save_request();
+
+// In one process of a job that run_instead() (process.h) started: from now on, it gets the signals that come
+// through standard input, and SIGTERM when the program that started the job has ended.
+void take_signals_from_input();
+
+// Passes the first stop signal on to another process, and each SIGUSR1.
+void pass_signals_on(int64_t process);
 
 // Such as "SIGTERM"; "a signal" for one that is not named above.
 const char* signal_name(int number);

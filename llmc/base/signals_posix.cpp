@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <initializer_list>
+#include <thread>
 #include <utility>
 
 static volatile std::sig_atomic_t stop_received = 0, save_received = 0;
@@ -78,6 +79,43 @@ bool take_save_request() {
     const bool asked = save_received;
     if (asked) save_received = 0;
     return asked;
+}
+
+// Where the signal would end this process, the launcher ends the others along with it.
+static void give_signal(int number) {
+    struct sigaction action = {};
+    sigaction(number, nullptr, &action);
+    const bool ends = action.sa_handler == SIG_DFL;
+    kill(ends ? getppid() : getpid(), ends ? SIGTERM : number);
+}
+
+void take_signals_from_input() {
+    const int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    dup2(null, STDIN_FILENO);
+    close(null);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);  // the main thread gets them
+    std::thread([input] {
+        char number = 1;
+        const auto reads = [&] {
+            ssize_t count;
+            while ((count = read(input, &number, 1)) < 0 && errno == EINTR) {
+            }
+            return count == 1;
+        };
+        if (!reads() || number != 0) return;  // another launcher's input
+        bool stops = false;
+        for (; reads(); stops |= number != SIGUSR1) give_signal(number);
+        if (!stops) give_signal(SIGTERM);
+    }).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void pass_signals_on(int64_t process) {
+    static int passed = 0;
+    if (!passed && (passed = stop_signal())) kill(pid_t(process), passed);
+    if (take_save_request()) kill(pid_t(process), SIGUSR1);
 }
 
 const char* signal_name(int number) {

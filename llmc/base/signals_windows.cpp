@@ -39,6 +39,10 @@ void catch_save_signal() {}  // Windows has no signal for it
 
 bool take_save_request() { return false; }
 
+void take_signals_from_input() {}  // of a job: Windows has none
+
+void pass_signals_on(int64_t) {}
+
 const char* signal_name(int number) {
     if (number == SIGINT) return "Ctrl-C";
     if (number == SIGBREAK) return "Ctrl-Break";

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,7 +48,8 @@ int64_t write_when_ready(int descriptor, const void* from, size_t bytes);
 // False, with errno: something that was written is lost. The descriptor is closed in any case.
 bool close_written(int descriptor);
 
-int duplicate(int descriptor);  // child processes do not inherit the copy either
+void redirect(FILE* stream, int descriptor);  // what is written from now on goes there
+int duplicate(int descriptor);                // child processes do not inherit the copy either
 
 // Locks a file or folder for this open descriptor until it is closed. False: another program holds the lock.
 // A file system without locks counts as success.

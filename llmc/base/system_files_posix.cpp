@@ -153,6 +153,11 @@ int open_path(const std::string& path, Access access) {
 // A signal that interrupts it loses nothing, and the call must not be repeated.
 bool close_written(int descriptor) { return close(descriptor) == 0 || errno == EINTR; }
 
+void redirect(FILE* stream, int descriptor) {
+    fflush(stream);
+    dup2(descriptor, fileno(stream));
+}
+
 int duplicate(int descriptor) { return fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
 
 static FileStatus status_from(const struct stat& status) {

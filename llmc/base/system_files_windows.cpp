@@ -105,6 +105,11 @@ int open_path(const std::string& path, Access access) {
 
 bool close_written(int descriptor) { return _close(descriptor) == 0; }
 
+void redirect(FILE* stream, int descriptor) {
+    fflush(stream);
+    _dup2(descriptor, _fileno(stream));
+}
+
 int duplicate(int descriptor) {
     HANDLE copy = nullptr;
     const HANDLE self = GetCurrentProcess();

@@ -17,6 +17,7 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/os.h"
+#include "llmc/base/signals.h"
 #include "llmc/distributed/node_barrier.h"
 #include "llmc/distributed/transport.h"
 #include "llmc/distributed/watch.h"
@@ -251,13 +252,24 @@ std::vector<std::string> Communicator::gather(const std::string& text) {
 
 // --- a smaller job ---
 
+// Of a process that is left out. It must not take time from the others, and its signals are for them.
+static void wait_for_end(Requests& requests, int64_t first_process) {
+    for (;; std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
+        pass_signals_on(first_process);
+        const std::lock_guard lock(job->exchanges.mutex);
+        if (job->transport.done(requests)) return;
+    }
+}
+
 bool Communicator::keep(const std::vector<bool>& members) {
     Transport& transport = job->transport;
+    const size_t first = size_t(std::find(members.begin(), members.end(), true) - members.begin());
+    const int64_t first_process = std::stoll(gather(std::to_string(process_id()))[first]);
     const bool stays = members[size_t(rank)];
     transport.keep(stays, transport.rank, transport.size);
     if (!stays) {
         job->watch->leave();  // the others do not wait for it, nor it for their next step
-        poll_until_done(*locked(transport.begin_end));
+        wait_for_end(*locked(transport.begin_end), first_process);
         return false;
     }
     rank = transport.rank;

@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "llmc/base/os.h"
@@ -143,7 +145,15 @@ struct Outcome {
     bool right = false;
     std::string text;  // error and rate, or what is wrong
 };
-using Outcomes = std::map<std::string, Outcome>;
+struct Outcomes {
+    std::map<std::string, Outcome> all = {};
+    std::function<void(const std::string& name, const Outcome&)> report = nullptr;  // called as they come
+
+    void add(const std::string& name, const Outcome& outcome) {
+        all[name] = outcome;
+        if (report) report(name, outcome);
+    }
+};
 
 // What a child printed.
 struct ChildOutput {
@@ -173,7 +183,7 @@ static void read_line(const std::string& line, ChildOutput& output, Outcomes& ou
     const std::string name = line.substr(first + 1, second - first - 1);
     if (word == "run") output.running = name;
     if (word == "right" || word == "wrong")
-        outcomes[name] = {word == "right", second == std::string::npos ? "" : line.substr(second + 1)};
+        outcomes.add(name, {word == "right", second == std::string::npos ? "" : line.substr(second + 1)});
 }
 
 // Runs a child to its end, or until it hangs.
@@ -203,8 +213,8 @@ static ChildOutput follow_child(const std::vector<std::string>& words, bool is_g
 }
 
 // Checks versions in child processes: another one goes on where one crashes or hangs.
-static Outcomes check_versions(const DeviceInfo& device, std::set<std::string> versions, bool rates) {
-    Outcomes outcomes;
+static void check_versions(const DeviceInfo& device, std::set<std::string> versions, bool rates,
+                           Outcomes& outcomes) {
     while (!versions.empty()) {
         std::vector<std::string> words = {std::to_string(device.index)};
         if (rates) words.push_back(rates_option);
@@ -215,50 +225,75 @@ static Outcomes check_versions(const DeviceInfo& device, std::set<std::string> v
                                                          : output.errors.empty()
                                                              ? "the process that checks them was ended"
                                                              : output.errors.c_str());
-        if (output.done) return outcomes;
+        if (output.done) return;
         // its other configs would do the same, and take as long
         const std::string version = output.running.substr(0, output.running.rfind('/'));
-        outcomes[version] = {false,
-                             output.hung ? "the device hangs" : "the driver crashes, or loses the device"};
+        outcomes.add(version,
+                     {false, output.hung ? "the device hangs" : "the driver crashes, or loses the device"});
         std::erase_if(versions, [&](const std::string& name) {
-            return name.starts_with(version + "/") || outcomes.contains(name);
+            return name.starts_with(version + "/") || outcomes.all.contains(name);
         });
     }
-    return outcomes;
 }
 
 // Several children check parts of the versions side by side, since drivers build kernels on one core.
-static Outcomes check_side_by_side(const DeviceInfo& device, const std::set<std::string>& versions) {
+static void check_side_by_side(const DeviceInfo& device, const std::set<std::string>& versions,
+                               Outcomes& outcomes) {
     const int count = device.is_gpu() ? std::clamp(omp_get_num_procs() / 4, 1, 4) : 1;
     std::vector<std::set<std::string>> parts(static_cast<size_t>(count));
     for (size_t i = 0; const std::string& version : versions) parts[i++ % parts.size()].insert(version);
-    std::vector<std::future<Outcomes>> checks;
+    std::mutex adds;
+    const auto check = [&](const std::set<std::string>& part) {
+        Outcomes of_part = {.report = [&](const std::string& name, const Outcome& outcome) {
+            const std::lock_guard<std::mutex> add(adds);
+            outcomes.add(name, outcome);
+        }};
+        check_versions(device, part, false, of_part);
+    };
+    std::vector<std::future<void>> checks;
     for (const std::set<std::string>& part : parts)
-        checks.push_back(std::async(std::launch::async, check_versions, device, part, false));
-    Outcomes outcomes;
-    for (std::future<Outcomes>& check : checks) outcomes.merge(check.get());
-    return outcomes;
+        checks.push_back(std::async(std::launch::async, check, part));
+    for (std::future<void>& done : checks) done.wait();
+    for (std::future<void>& done : checks) done.get();
 }
 
 static std::map<std::string, bool> verdicts(const Outcomes& outcomes) {
     std::map<std::string, bool> right;
-    for (const auto& [name, outcome] : outcomes) right[name] = outcome.right;
+    for (const auto& [name, outcome] : outcomes.all) right[name] = outcome.right;
     return right;
 }
 
+// Stores each result at once: the checks take long, and may be interrupted.
+static auto storing(LaunchPad& pad) {
+    return [&pad](const std::string& name, const Outcome& outcome) {
+        pad.store_checks({{name, outcome.right}});
+    };
+}
+
+static std::vector<std::string> notes;  // that no stream was given for
+
+static void note(FILE* out, const std::string& text) {
+    if (out)
+        print_line(out, "note: %s", text.c_str());
+    else
+        notes.push_back(text);
+}
+
+std::vector<std::string> take_notes() { return std::exchange(notes, {}); }
+
 // A line for each version that is wrong.
-static std::map<std::string, bool> check_before_use(const LaunchPad& pad,
-                                                    const std::set<std::string>& versions, FILE* out) {
-    Outcomes outcomes;
+static std::map<std::string, bool> check_before_use(LaunchPad& pad, const std::set<std::string>& versions,
+                                                    FILE* out) {
+    Outcomes outcomes = {.report = storing(pad)};
     try {
-        outcomes = check_side_by_side(pad.device(), versions);
-    } catch (const std::exception& error) {  // nothing is known of them
-        print_line(out, "note: %s", error.what());
+        check_side_by_side(pad.device(), versions, outcomes);
+    } catch (const std::exception& error) {  // nothing is known of the others
+        note(out, error.what());
     }
-    for (const auto& [name, outcome] : outcomes)
+    for (const auto& [name, outcome] : outcomes.all)
         if (!outcome.right)
-            print_line(out, "note: %s is not used on %s: %s", name.c_str(), pad.device().name.c_str(),
-                       outcome.text.c_str());
+            note(out, format_string("%s is not used on %s: %s", name.c_str(), pad.device().name.c_str(),
+                                    outcome.text.c_str()));
     return verdicts(outcomes);
 }
 
@@ -284,8 +319,8 @@ std::unique_ptr<LaunchPad> open_checked_device(const std::string& request, Launc
     const ChildOutput trial = is_untried ? try_matrices(*device) : ChildOutput{.done = true};
     auto pad = open_device(request, options, out);
     if (trial.done || trial.stopped) return pad;
-    print_line(out, "note: cooperative matrices are not used on %s, whose driver fails with them",
-               device->name.c_str());
+    note(out, format_string("cooperative matrices are not used on %s, whose driver fails with them",
+                            device->name.c_str()));
     pad->store_checks({{MATRIX_TRIAL, false}});
     return pad;
 }
@@ -313,21 +348,23 @@ bool print_self_test(const std::string& request) {
                device.api_version.c_str(), device_type_name(device.type),
                double(device.memory_bytes) / (1 << 30));
     for (const std::string& line : device.features) print_line(stdout, "   %s", line.c_str());
-    pad->forget_checks();
     std::set<std::string> names;
     add_versions<float>(*pad, names);
     if (pad->has_16bit_storage()) {
         add_versions<bf16>(*pad, names);
         add_versions<fp16>(*pad, names);
     }
-    const Outcomes outcomes = check_versions(device, names, true);
-    pad->store_checks(verdicts(outcomes));
-    int wrong = 0;
     print_line(stdout, "%-46s %s", "kernel version", "largest error, rate");
-    for (const auto& [name, outcome] : outcomes) {
+    int wrong = 0;
+    Outcomes outcomes = {.report = [&](const std::string& name, const Outcome& outcome) {
         print_line(stdout, "%-46s %s%s", name.c_str(), outcome.right ? "" : "WRONG: ", outcome.text.c_str());
+        fflush(stdout);
         wrong += !outcome.right;
-    }
-    print_line(stdout, "%zu versions checked, %d wrong", outcomes.size(), wrong);
+        storing (*pad)(name, outcome);
+    }};
+    check_versions(device, names, true, outcomes);
+    pad->forget_checks();  // of others, such as one that hung before
+    pad->store_checks(verdicts(outcomes));
+    print_line(stdout, "%zu of %zu versions checked, %d wrong", outcomes.all.size(), names.size(), wrong);
     return wrong == 0;
 }

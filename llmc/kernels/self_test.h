@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "llmc/launchpad/launchpad.h"
 
@@ -12,10 +13,13 @@
 // to start such children. To be called by main() before anything else that takes long.
 void begin_self_test(char** argv);
 
-// open_device() for programs that have called begin_self_test(). Notes about what is wrong go to `out`.
+// open_device() for programs that have called begin_self_test(). Notes about what is wrong go to `out`; if
+// that is null, take_notes() returns them.
 std::unique_ptr<LaunchPad> open_checked_device(const std::string& request, LaunchPadOptions options = {},
                                                FILE* out = stdout);
 
-// Checks all versions in their default configs, stores the results and prints them with the rates of the
-// kernels, for people who report an error. Returns whether all are right.
+std::vector<std::string> take_notes();
+
+// Checks all versions in their default configs, stores each result and prints it with the rate of the
+// kernel, for people who report an error. Returns whether all are right.
 bool print_self_test(const std::string& request);

@@ -126,10 +126,14 @@ std::vector<std::string> LaunchPad::memory_notes() {
     std::vector<std::string> notes;
     if (s.spilled > s.noted_spilled) {
         notes.push_back(format_string(
-            "%s had no room for %.1f MiB, such as '%s': they lie in the host's memory, which it reads and "
+            "%s had no room for %.1f MiB%s, such as '%s': they lie in the host's memory, which it reads and "
             "writes over the bus, so that steps take longer; use a smaller batch or model, or close other "
             "programs",
-            s.info.name.c_str(), mib(s.spilled), s.first_spilled.c_str()));
+            s.info.name.c_str(), mib(s.spilled),
+            s.options.device_memory
+                ? format_string(" beyond the limit of %.1f MiB", mib(s.options.device_memory)).c_str()
+                : "",
+            s.first_spilled.c_str()));
         s.noted_spilled = s.spilled;
     }
     uint64_t granted = 0, used = used_bytes(s, true);

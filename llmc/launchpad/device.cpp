@@ -293,7 +293,7 @@ DeviceChoice choose_device(const std::string& request) {
     if (request == "auto" || request == "gpu") {
         DeviceChoice choice = choose_hardware(devices);
         if (request == "gpu" && !choice.device)
-            fail("--device gpu: %s; there is: %s", choice.reason.c_str(), names_of(devices).c_str());
+            fail("no device 'gpu': %s; there is: %s", choice.reason.c_str(), names_of(devices).c_str());
         return choice;
     }
     const bool is_number = !request.empty() && std::all_of(request.begin(), request.end(), isdigit);

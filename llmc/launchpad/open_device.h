@@ -9,7 +9,7 @@
 // Chooses a device as choose_device() does and opens it; null stands for the CPU. options.device is ignored.
 // Prints one line to `out`, which names the device and says why it was chosen:
 //     device: NVIDIA H200, staged memory (the only discrete GPU)
-// Throws Error if the request cannot be met.
+// None if `out` is null. Throws Error if the request cannot be met.
 std::unique_ptr<LaunchPad> open_device(const std::string& request, LaunchPadOptions options = {},
                                        FILE* out = stdout);
 

@@ -14,6 +14,8 @@
 #include "llmc/files/model_source.h"
 #include "llmc/options/arguments.h"
 #include "llmc/options/option_files.h"
+#include "llmc/options/shared_options.h"
+#include "llmc/options/start_program.h"
 #include "llmc/text/text_file.h"
 
 namespace fs = std::filesystem;
@@ -181,7 +183,9 @@ static void add_device_options(OptionTable& t, Options& o) {
         .list()
         .not_saved();
     t.add("--share", o.share,
-          "with several processes: sequences of a step, relative to the others'; 0: as speeds are measured")
+          "with several processes: sequences of a step, relative to the others'; 0: as speeds are measured; "
+          "with --devices one for each, such as 3,1")
+        .list()
         .between(0, 1e6)
         .of_process()
         .not_saved();
@@ -371,6 +375,21 @@ static void check_processes(const Options& o) {
              o.num_processes, plural);
 }
 
+const char* const devices_variable = "LLMC_DEVICES";
+
+std::string devices_options(const Options& o) {
+    std::string text = " --devices " + shell_word(joined(o.devices, ","));
+    for (size_t i = 0; i < o.share.size(); i++)
+        text += format_string("%s%.9g", i ? "," : " --share ", o.share[i]);
+    return text;
+}
+
+std::string resume_command(const Options& o) {
+    const char* devices = getenv(devices_variable);
+    return format_string("%s -o %s -y 1%s", command_of("train_gpt2").c_str(), shell_word(o.output).c_str(),
+                         devices ? devices : "");
+}
+
 const char* why_nothing_is_saved(const Options& o) { return o.output.empty() ? "there is no -o" : "-n is 0"; }
 
 static void check_export(const Options& o) {
@@ -416,6 +435,8 @@ static void check_options(const Options& o) {
         fail("no --text: --minutes chooses a run on a text; -x or --epochs say how long other runs are");
     if (o.val_data.empty() && o.overfit) fail("-a 1 trains on validation data: give token shards with -j");
     check_mixture(o);
+    if (o.share.size() > 1 && o.devices.empty())
+        fail("--share: a process has one; with --devices, each device may have one of its own");
     if (o.knows_devices && o.devices.empty()) check_batch(o);
     if (o.val_batches == 0 && o.val_every)
         fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");

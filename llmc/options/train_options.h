@@ -33,8 +33,8 @@ struct Options {
     Schedule scheduler = Schedule::constant;
     StoredType precision = StoredType::fp32;
     OptimizerKind optimizer = OptimizerKind::adamw;
-    int batch = 4;     // 0: auto
-    double share = 0;  // of a step, relative to other processes; 0: as their speeds are
+    int batch = 4;                   // 0: auto
+    std::vector<double> share = {};  // of a step, relative to other processes; 0 or none: as speeds are
     int sequence = 1024, total_batch = -1, max_steps = -1, warmup = 0;
     double epochs = 0;   // length of the run if max_steps is -1; 0: one
     double minutes = 3;  // of training on a text, which decides what is not given
@@ -134,6 +134,12 @@ void note_chosen(Options& o, const std::string& what);
 // The peak learning rate that `--optimizer muon` takes for a new model of so many channels, through the tuned
 // ones for 96 (0.005) and 768 channels (0.0036), to three digits: docs/experiments.md.
 float default_muon_learning_rate(int channels);
+
+// The command that resumes the run, and starts the processes that it has from --devices.
+std::string resume_command(const Options& o);
+// For these processes: the options of that command which name the devices, in an environment variable.
+extern const char* const devices_variable;
+std::string devices_options(const Options& o);
 
 // Why a run saves nothing, as the end of a sentence. Only where saves() is false.
 const char* why_nothing_is_saved(const Options& o);

@@ -8,6 +8,8 @@
 #include "llmc/base/lines.h"
 #include "llmc/options/train_options.h"
 
+double own_share(const Options& o) { return o.share.empty() ? 0 : o.share[0]; }
+
 std::vector<bool> members_of(const Division& division) {
     std::vector<bool> members;
     for (const ProcessShare& share : division) members.push_back(share.sequences > 0);

@@ -18,6 +18,9 @@ struct ProcessShare {
 // Of a step, by rank; empty: the processes have equal devices, and equal parts of each micro-batch.
 using Division = std::vector<ProcessShare>;
 
+// --share of a process; 0: as speeds are.
+double own_share(const Options& o);
+
 // Which processes have sequences.
 std::vector<bool> members_of(const Division& division);
 

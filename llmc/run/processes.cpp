@@ -10,12 +10,14 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/os.h"
 #include "llmc/base/process.h"
 #include "llmc/base/system_files.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_file.h"
+#include "llmc/kernels/self_test.h"
 #include "llmc/launchpad/device.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/options/option_files.h"
@@ -59,25 +61,65 @@ void note_bound_cores(const Options& o, const Communicator& job) {
                cores, all, cores * job.machine_size);
 }
 
+// What --device calls a device, such as "0".
+static std::string number_of_device(const std::string& name, bool is_alone) {
+    if (is_alone && name == "auto") return name;
+    if (name == "all" || name == "auto")
+        fail("--devices: %s is no single device: name each, such as 0,1,cpu, or give --devices all",
+             name.c_str());
+    try {
+        const std::optional<DeviceInfo> device = choose_device(name).device;
+        return device ? std::to_string(device->index) : "cpu";
+    } catch (const Error& error) {
+        fail("--devices: %s", error.what());
+    }
+}
+
 // Those of --devices; all: GPUs and the CPU.
 static std::vector<std::string> named_devices(const Options& o) {
-    if (o.devices != std::vector<std::string>{"all"}) return o.devices;
     std::vector<std::string> all;
+    if (o.devices != std::vector<std::string>{"all"}) {
+        for (const std::string& name : o.devices)
+            all.push_back(number_of_device(name, o.devices.size() == 1));
+        return all;
+    }
     for (const DeviceInfo& gpu : usable_gpus()) all.push_back(std::to_string(gpu.index));
     all.push_back("cpu");
     return all;
 }
 
-// Without --devices and its values.
+// Without --devices, --share and their values.
 static std::vector<std::string> other_arguments(int argc, char** argv) {
     std::vector<std::string> others;
     bool is_value = false;
+    int lists = 0;
     for (const std::string argument : std::span(argv, size_t(argc))) {
-        const bool is_list = argument == "--devices" || argument.starts_with("--devices=");
-        is_value = is_list || (is_value && !argument.starts_with("-"));
+        const std::string name = argument.substr(0, argument.find('='));
+        lists += name == "--devices";
+        is_value = name == "--devices" || name == "--share" || (is_value && !argument.starts_with("-"));
         if (!is_value) others.push_back(argument);
     }
+    if (lists > 1) fail("--devices is given twice: name all devices at once, such as --devices 0,1,cpu");
     return others;
+}
+
+// mpirun with a process for each device. Its part of a step is --share's number for it, or the only one.
+static std::vector<std::string> command_for(const std::vector<std::string>& devices,
+                                            const std::vector<double>& shares,
+                                            const std::vector<std::string>& arguments) {
+    if (shares.size() > 1 && shares.size() != devices.size())
+        fail("--share: %zu numbers for %zu devices: give one for each", shares.size(), devices.size());
+    std::vector<std::string> command = {"mpirun"};
+    for (size_t i = 0; i < devices.size(); i++) {
+        if (i > 0) command.push_back(":");
+        command.insert(command.end(), {"-np", "1"});
+        command.insert(command.end(), arguments.begin(), arguments.end());
+        command.insert(command.end(), {"--device", devices[i]});
+        if (!shares.empty())
+            command.insert(command.end(),
+                           {"--share", format_string("%.9g", shares[shares.size() > 1 ? i : 0])});
+    }
+    return command;
 }
 
 std::optional<int> train_on_devices(Options& o, int argc, char** argv) {
@@ -87,7 +129,7 @@ std::optional<int> train_on_devices(Options& o, int argc, char** argv) {
              by_hand);
     if (o.sources.of(&o.device) == Source::command_line)
         fail("--devices names the devices: leave out --device");
-    const std::vector<std::string> devices = named_devices(o);
+    const std::vector<std::string> arguments = other_arguments(argc, argv), devices = named_devices(o);
     if (devices.size() == 1) {
         o.device = devices[0];
         return std::nullopt;
@@ -96,20 +138,18 @@ std::optional<int> train_on_devices(Options& o, int argc, char** argv) {
         fail(
             "--devices needs MPI, without which this program was built: install it, such as with apt install "
             "libopenmpi-dev, and build again");
-    std::vector<std::string> command = {"mpirun"};
-    const std::vector<std::string> arguments = other_arguments(argc, argv);
-    for (const std::string& device : devices) {
-        if (command.size() > 1) command.push_back(":");
-        command.insert(command.end(), {"-np", "1"});
-        command.insert(command.end(), arguments.begin(), arguments.end());
-        command.insert(command.end(), {"--device", device});
-    }
+    const std::vector<std::string> command = command_for(devices, o.share, arguments);
+    set_environment(devices_variable, devices_options(o));
     try {
-        // The processes share the cores. Other MPIs than Open MPI ignore these.
+        // The processes share the cores. Open MPI 4 reads OMPI_MCA_*, its successors PRTE_MCA_*.
         return run_instead(command, {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
                                      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                                     {"PRTE_ALLOW_RUN_AS_ROOT", "1"},
+                                     {"PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
                                      {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                                     {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
                                      {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+                                     {"PRTE_MCA_hwloc_default_binding_policy", "none"},
                                      {"OMPI_MCA_orte_execute_quiet", "1"}});
     } catch (const std::system_error& error) {
         fail("--devices: cannot start mpirun: %s; install MPI, or put its folder into PATH",
@@ -151,6 +191,19 @@ std::string device_of_process(Options& o, Communicator& job) {
         gpus[size_t(std::count(devices.begin(), devices.begin() + job.machine_rank, "auto"))].index);
 }
 
+void note_devices(LaunchPad* pad, Communicator& job) {
+    std::vector<std::string> notes = take_notes();
+    if (pad)
+        for (const std::string& note : pad->memory_notes()) notes.push_back(note);
+    const std::vector<std::string> all = job.gather(joined(notes, "\n"));
+    std::set<std::string> printed;
+    for (int rank = 0; rank < job.size; rank++)
+        for (const std::string& note : lines_of(all[size_t(rank)]))
+            if (printed.insert(note).second)
+                print_line(stdout, "note: %s%s", rank ? format_string("rank %d: ", rank).c_str() : "",
+                           note.c_str());
+}
+
 // --- unlike devices ---
 
 void share_cores(const Options& o, const std::vector<bool>& members, Communicator& job) {
@@ -167,7 +220,7 @@ static std::string speed_of_device(const Options& o, const LaunchPad* pad) {
     const int threads = pad ? omp_get_num_procs() : omp_get_max_threads();
     if (!pad || !pad->device().is_gpu())
         text += format_string(", %d thread%s", threads, threads == 1 ? "" : "s");
-    if (o.share > 0) text += format_string(", --share %g", o.share);
+    if (own_share(o) > 0) text += format_string(", --share %g", own_share(o));
     return text;
 }
 
@@ -209,9 +262,15 @@ static Division with_others(const Division& of_members, Division all) {
 
 // The division by speeds that are measured while these processes compute at once, and the others wait.
 static Division measured_division(const Options& o, const std::vector<ProcessSpeed>& all,
-                                  const std::vector<bool>& members, const std::function<double()>& measure,
+                                  const std::vector<bool>& members, const MeasureSpeed& measure,
                                   Communicator& job, double& step_seconds) {
-    const std::vector<double> seconds = of_all(members[size_t(job.rank)] ? measure() : 0, job);
+    const auto longest = [&](double first) { return std::ranges::max(of_all(first, job)); };
+    double own = 0;
+    if (members[size_t(job.rank)])
+        own = measure(longest);
+    else
+        longest(0);
+    const std::vector<double> seconds = of_all(own, job);
     std::vector<ProcessSpeed> processes;
     std::vector<double> of_members;
     for (size_t i = 0; i < all.size(); i++)
@@ -226,7 +285,7 @@ static Division measured_division(const Options& o, const std::vector<ProcessSpe
 // Processes that share a machine's cores may cost each other more than they bring: then only the one that is
 // fastest alone, or only those with a GPU of their own, train.
 static Division fastest_division(const Options& o, const std::vector<ProcessSpeed>& all,
-                                 const std::vector<bool>& on_cores, const std::function<double()>& measure,
+                                 const std::vector<bool>& on_cores, const MeasureSpeed& measure,
                                  Communicator& job) {
     double best_seconds;
     const std::vector<bool> everybody(all.size(), true);
@@ -258,7 +317,7 @@ static Division division_of_shares(const Options& o, const std::vector<ProcessSp
 }
 
 Division agree_on_division(const Options& o, const Start& start, const LaunchPad* pad,
-                           const std::function<double()>& measure, Communicator& job) {
+                           const MeasureSpeed& measure, Communicator& job) {
     const Division& before = start.state.division;
     if (!o.is_divided) {
         if (!before.empty())
@@ -268,7 +327,7 @@ Division agree_on_division(const Options& o, const Start& start, const LaunchPad
         return {};
     }
     const std::vector<std::string> devices = job.gather(speed_of_device(o, pad));
-    const std::vector<double> most = of_all(o.batch, job), shares = of_all(o.share, job);
+    const std::vector<double> most = of_all(o.batch, job), shares = of_all(own_share(o), job);
     std::vector<ProcessSpeed> processes;
     for (size_t i = 0; i < devices.size(); i++) processes.push_back({devices[i], int(most[i])});
     const bool has_gpu = pad && pad->device().is_gpu();

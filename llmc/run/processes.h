@@ -15,17 +15,24 @@
 // want one, unless each sees one of its own.
 std::string device_of_process(Options& o, Communicator& job);
 
+// Prints what people should know of the devices of all processes, and do not know yet. Collective.
+void note_devices(LaunchPad* pad, Communicator& job);
+
 // Once the devices are open: whether they are unlike. Collective.
 void compare_devices(Options& o, const LaunchPad* pad, Communicator& job);
 
 // Checks -d; if the devices are unlike, it is a micro-batch of each process unless it is given. Collective.
 void choose_step_of_all(Options& o, Communicator& job);
 
+// Seconds that a sequence takes here. Of the processes that measure at once, all call the argument between
+// preparation and measurement, with the seconds of a first step; it returns the longest.
+using MeasureSpeed = std::function<double(const std::function<double(double)>& longest)>;
+
 // How the processes divide a step: as a resumed run did, if they are the same, else by --share, else by the
 // seconds that a sequence takes here, as `measure` finds in all of them; processes that cost others more than
 // they bring then have no sequences. Prints the division. Collective.
 Division agree_on_division(const Options& o, const Start& start, const LaunchPad* pad,
-                           const std::function<double()>& measure, Communicator& job);
+                           const MeasureSpeed& measure, Communicator& job);
 
 // Gives this process its share of the machine's cores, if these processes of the job train. Collective.
 void share_cores(const Options& o, const std::vector<bool>& members, Communicator& job);

@@ -15,7 +15,8 @@
 static uint64_t reserve(DeviceType type) { return type == DeviceType::software ? 32 << 20 : 256 << 20; }
 
 MemoryRoom memory_room(const LaunchPad* pad, int processes, uint64_t limit) {
-    MemoryRoom room = {memory_for_tensors(), ~uint64_t(0), "this machine", processes};
+    const std::string of_limit = limit ? " with --device-memory " + gib(limit) : "";
+    MemoryRoom room = {memory_for_tensors(), ~uint64_t(0), "this machine" + of_limit, processes};
     if (limit) room.bytes = std::min(room.bytes, limit);
     if (!pad) return room;
     const DeviceType type = pad->device().type;
@@ -24,7 +25,7 @@ MemoryRoom memory_room(const LaunchPad* pad, int processes, uint64_t limit) {
     // an integrated GPU's own heap may be a small part of the memory that it shares with the host
     if (type == DeviceType::integrated) free = std::max(free, room.bytes);
     if (!pad->device().is_gpu()) free = std::min(free, room.bytes);
-    return {free, pad->limits().max_allocation, pad->device().name, processes};
+    return {free, pad->limits().max_allocation, pad->device().name + of_limit, processes};
 }
 
 uint64_t host_room(const LaunchPad* pad, int processes) {
@@ -78,8 +79,9 @@ void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& nee
         printf("\nprocesses: %d", o.num_processes);
         if (o.num_nodes > 1) printf(" on %d machines", o.num_nodes);
     }
-    printf("\nbatch: %d x %d x %d = %d tokens per step", inputs.length.micro_steps, o.global_batch(),
-           o.sequence, inputs.length.tokens_per_step);
+    printf("\nbatch: ");
+    if (!o.is_divided) printf("%d x ", inputs.length.micro_steps);  // else each process has its own
+    printf("%d x %d = %d tokens per step", o.global_batch(), o.sequence, inputs.length.tokens_per_step);
     if (inputs.loader || o.max_steps >= 0) printf(", %d steps", inputs.length.max_steps);
     printf("\n");
     print_sources(o, inputs);

@@ -127,8 +127,10 @@ void Run<Real>::start_step(int step) {
     if (computed.steps++ >= 0) computed.seconds += now() - start - (job.waited - waited);
     report_pending();
     pending = Pending{step, ticket, now()};
-    // the host has waited for it
-    const bool has_run = !g.pad || skips_outliers() || g.pad->is_done(ticket);
+    // A slow device takes the last commands of a step when it has executed the others: what is left is
+    // little.
+    const bool is_slow = job.size == 1 && now() - start > 0.1;
+    const bool has_run = !g.pad || skips_outliers() || is_slow || g.pad->is_done(ticket);
     if (has_run || options.profile) report_pending();  // a profile times every step by itself
     // During its first step, a GPU that was idle raises its clock: those times would distort the profile.
     const bool is_warm_up = step == inputs.start.step && step + 1 < inputs.length.max_steps;
@@ -151,7 +153,7 @@ void Run<Real>::report_pending() {
 template <class Real>
 void Run<Real>::pause(int step) {
     clear_status_line();
-    note_memory(g.pad);
+    note_devices(g.pad, job);
     const MixturePosition begin = position();
     bool is_best = false;
     if (!stopping && validates(step)) attempt(step, begin, [&] { is_best = validate(step); });
@@ -205,7 +207,7 @@ void Run<Real>::write_files(int step, const MixturePosition& position, WrittenFo
 template <class Real>
 void Run<Real>::follow_speeds() {
     const Computed done = std::exchange(computed, {});
-    if (inputs.division.empty() || options.share > 0) return;
+    if (inputs.division.empty() || own_share(options) > 0) return;
     const double sequences = double(own.micro_steps) * own.micro_batch * std::max(done.steps, 1);
     const Division next =
         division_by_speed(inputs.division, options, done.steps > 0 ? done.seconds / sequences : 0, job);
@@ -266,8 +268,8 @@ template <class Real>
 std::string Run<Real>::where_to_resume() const {
     if (!options.saves()) return format_string("nothing was saved, since %s", why_nothing_is_saved(options));
     if (saved < 0) return "there is no checkpoint yet (-n sets how often one is written)";
-    return format_string("the steps after %d are lost, and train_gpt2 -o %s -y 1 resumes from there", saved,
-                         shell_word(options.output).c_str());
+    return format_string("the steps after %d are lost, and %s resumes from there", saved,
+                         resume_command(options).c_str());
 }
 
 template <class Real>
