@@ -102,6 +102,49 @@ TEST(Windows, NulSwallows) {
     EXPECT_EQ(result.out.find("GGUF"), std::string::npos);
 }
 
+// CON prints on a real console, under each of its names, and reads what is typed there.
+TEST(Windows, TheConsoleIsAFile) {
+    TemporaryFolder folder;
+    const std::string log = folder / "log";
+    const auto on_screen = [&](const Words& command) {
+        EXPECT_EQ(run_program(with({BINARY_DIR "/ctrl_c", "--screen", log, "typed"}, command)).status, 0);
+        std::string shown = read_whole_file(log);
+        shown.erase(std::remove(shown.begin(), shown.end(), '\n'), shown.end());  // rows have 80 characters
+        return shown;
+    };
+    const Words corpus = {BINARY_DIR "/make_corpus", "--stories", "1", "--out"};
+    EXPECT_EQ(run_program(with(corpus, {folder / "text"})).status, 0);
+    const std::string text = first_bytes(folder / "text", 60);
+    EXPECT_EQ(on_screen(with(corpus, {folder / "text"})).find(text), std::string::npos);
+    for (const char* name : {"CON", "con", "CONOUT$", "\\\\.\\CON", ".\\con"})
+        EXPECT_NE(on_screen(with(corpus, {name})).find(text), std::string::npos) << name;
+    for (const char* name : {"CON", "con", "CONIN$", "-"}) {
+        on_screen({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", name});
+        EXPECT_EQ(fs::file_size(folder / "x_train.bin"), 1024 + 2 * (sizeof "typed\r\n" - 1 + 1)) << name;
+        fs::remove(folder / "x_train.bin");
+    }
+}
+
+// Files and folders of a device's name, which Windows before 11 has in every folder: refused, or made.
+TEST(Windows, DevicesAreNoFilesOfOutputs) {
+    const Data data;
+    write_text(data / "text");
+    for (const char* name : {"con", "NUL", "aux", "com1", "Lpt1"}) {
+        const ProgramResult result = prepare({"--out", data / "pd", "--name", name, data / "text"});
+        if (result.status == 0)
+            EXPECT_TRUE(fs::is_regular_file(data / format_string("pd/%s.json", name)));
+        else
+            EXPECT_NE(result.err.find("device or a pipe"), std::string::npos) << result.err;
+        for (const Words& command : std::vector<Words>{
+                 with({program, "-i", data.train, "-e", tiny, "-o", data / name}, short_run),
+                 {program, "-e", of_bytes, "--tokenizer", "bytes", "--export", "hf", data / name}}) {
+            const ProgramResult run = run_program(command);
+            EXPECT_EQ(run.status == 0, fs::is_directory(data / name)) << run.err;
+            EXPECT_EQ(count_lines(run.err), run.status == 0 ? 0 : 1) << run.err;
+        }
+    }
+}
+
 TEST(Windows, PathsMayHaveAnyCharacter) {
     const Data data;
     const std::string folder =
