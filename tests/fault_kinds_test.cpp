@@ -347,6 +347,12 @@ TEST(FaultKinds, AFileSystemMayListAndReadInItsOwnWay) {
         const Words train = with({program, "-i", work + "/Q_train.bin", "-o", run, "--tensorboard"},
                                  words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=257 "
                                           "-x 4 -n 2 -b 3 -t 16 -s 0 -v 0 --device cpu"));
+        const auto eval = [&](const std::string& model) {
+            return run_faulty(work, system,
+                              {BINARY_DIR "/eval", "-e", run + model, "-i", work + "/q_train.bin", "-b", "1",
+                               "-t", "16", "--device", "cpu"})
+                .status;
+        };
         for (int again = 0; again < 2; again++) {
             attempt({BINARY_DIR "/prepare_data", "--out", work, "--name", "Q", work + "/texts"});
             attempt(train);
@@ -354,13 +360,19 @@ TEST(FaultKinds, AFileSystemMayListAndReadInItsOwnWay) {
             attempt({program, "-y", "1", "-o", run, "-x", "6"});
             attempt({program, "-e", run, "--export", "hf", hf});
             for (const char* model : {"", "/model_00000006.bin", "/MODEL_00000006.BIN"})
-                attempt({BINARY_DIR "/eval", "-e", run + model, "-i", work + "/q_train.bin", "-b", "1", "-t",
-                         "16", "--device", "cpu"});
+                EXPECT_EQ(eval(model), 0) << model;
         }
         const Words names = names_in(run);
         const bool small = system[0] == "FILE_FAULT_CASE=lower", large = system[0] == "FILE_FAULT_CASE=upper";
         EXPECT_TRUE(std::count(names.begin(), names.end(), small ? "done_00000006" : "DONE_00000006"));
         EXPECT_TRUE(std::count(names.begin(), names.end(), large ? "MAIN.LOG" : "main.log"));
+        // the checkpoint's checksums are those of the model, under any spelling
+        const std::string model = run + (large ? "/MODEL_00000006.BIN" : "/model_00000006.bin");
+        std::string bytes = read_whole_file(model);
+        bytes[bytes.size() - 4] ^= 1;
+        write_whole_file(model, {bytes});
+        EXPECT_EQ(eval("/model_00000006.bin"), 1);
+        EXPECT_EQ(eval("/MODEL_00000006.BIN"), 1);
     }
 }
 

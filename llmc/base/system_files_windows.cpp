@@ -58,7 +58,7 @@ static HANDLE open_handle(const std::string& path, DWORD access, DWORD share, DW
                           DWORD flags = 0) {
     if (names_console(path)) {
         const HANDLE console = open_console(access == GENERIC_READ, share);
-        if (console == INVALID_HANDLE_VALUE) failed();
+        if (console == INVALID_HANDLE_VALUE) errno = ENXIO;  // the program has none
         return console;
     }
     // FILE_FLAG_BACKUP_SEMANTICS opens folders, too
@@ -88,9 +88,19 @@ int64_t write_when_ready(int descriptor, const void* from, size_t bytes) {
     return _write(descriptor, from, unsigned(std::min<size_t>(bytes, 1 << 30)));
 }
 
+// A colon after the one of a disk makes a name that of a stream, which no folder lists.
+static bool names_stream(const std::string& path) {
+    const size_t separator = path.find_last_of(separators);
+    return path.find(':', separator == path.npos ? 2 : separator) != path.npos;
+}
+
 int open_path(const std::string& path, Access access) {
     const bool writes = access == Access::write || access == Access::create;
     const bool appends = access == Access::append;
+    if ((access == Access::create || appends) && names_stream(path)) {
+        errno = EINVAL;
+        return -1;
+    }
     const bool keeps_link = access == Access::read_itself || appends;
     const HANDLE handle =
         open_handle(path, writes || appends ? GENERIC_WRITE | FILE_READ_ATTRIBUTES : GENERIC_READ, share_all,
