@@ -347,6 +347,7 @@ TEST(FaultKinds, AFileSystemMayListAndReadInItsOwnWay) {
         const Words train = with({program, "-i", work + "/Q_train.bin", "-o", run, "--tensorboard"},
                                  words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=257 "
                                           "-x 4 -n 2 -b 3 -t 16 -s 0 -v 0 --device cpu"));
+        const bool small = system[0] == "FILE_FAULT_CASE=lower", large = system[0] == "FILE_FAULT_CASE=upper";
         const auto eval = [&](const std::string& model) {
             return run_faulty(work, system,
                               {BINARY_DIR "/eval", "-e", run + model, "-i", work + "/q_train.bin", "-b", "1",
@@ -357,13 +358,16 @@ TEST(FaultKinds, AFileSystemMayListAndReadInItsOwnWay) {
             attempt({BINARY_DIR "/prepare_data", "--out", work, "--name", "Q", work + "/texts"});
             attempt(train);
             EXPECT_EQ(fs::exists(run + "/earlier_1"), again == 1);
+            // of a clock that has been set back: the next file of events sorts after it
+            const std::string events = large ? "EVENTS.OUT.TFEVENTS" : "events.out.tfevents";
+            write_whole_file(run + "/tensorboard/" + events + ".9999999999.vm", {});
             attempt({program, "-y", "1", "-o", run, "-x", "6"});
+            EXPECT_NE(names_in(run + "/tensorboard").back().find("99999999990."), std::string::npos);
             attempt({program, "-e", run, "--export", "hf", hf});
             for (const char* model : {"", "/model_00000006.bin", "/MODEL_00000006.BIN"})
                 EXPECT_EQ(eval(model), 0) << model;
         }
         const Words names = names_in(run);
-        const bool small = system[0] == "FILE_FAULT_CASE=lower", large = system[0] == "FILE_FAULT_CASE=upper";
         EXPECT_TRUE(std::count(names.begin(), names.end(), small ? "done_00000006" : "DONE_00000006"));
         EXPECT_TRUE(std::count(names.begin(), names.end(), large ? "MAIN.LOG" : "main.log"));
         // the checkpoint's checksums are those of the model, under any spelling
