@@ -94,35 +94,45 @@ sync_sources() {
 targets_of() {
     local test=$1 name sources files=()
     echo "$test"
-    mapfile -t files < <(cd "$source" && echo "tests/$test.cpp" &&
-        grep -ohE 'tests/[a-z_0-9]+\.h' "tests/$test.cpp")
+    mapfile -t files < <(cd "$source" && find tests -name "$test.cpp" &&
+        find tests -name "$test.cpp" -exec grep -ohE 'tests/[a-z_0-9]+\.h' {} +)
     local programs='tiny_run.h|BINARY_DIR "/[a-z_0-9]+"|\$BIN/[a-z_0-9]+'
     for name in $(cd "$source" && grep -ohE "$programs" "${files[@]}" |
         sed 's,.*/,,; s/"//; s/tiny_run.h/train_gpt2/' | sort -u); do
-        for sources in "$source" "$source/data" "$source/dev/report" "$source/dev/vulkan"; do
+        for sources in "$source" "$source"/{data,dev/report,dev/vulkan,tests/windows}; do
             [ ! -e "$sources/$name.cpp" ] || echo "$name"
         done
     done
 }
 
 build_tests() {
-    local spec targets=()
+    local spec targets in
     for spec in $tests; do
-        spec=${spec#cpu/}
-        mapfile -t -O ${#targets[@]} targets < <(targets_of "${spec%%:*}")
+        in=$build
+        [[ $spec != wine/* ]] || { in=$build-windows && configure_windows; }
+        spec=${spec#cpu/} spec=${spec#wine/}
+        mapfile -t targets < <(targets_of "${spec%%:*}")
+        nice -n 19 ninja -C "$in" -j1 "${targets[@]}" >"$folder/build.log" 2>&1 || return 1
     done
-    nice -n 19 ninja -C "$build" -j1 "${targets[@]}" >"$folder/build.log" 2>&1
 }
 
-# Runs a test, as "[cpu/]PROGRAM[:FILTER]"; cpu/: only its parts without a GPU.
+configure_windows() {
+    [ ! -e "$build-windows/build.ninja" ] || return 0
+    cmake -S "$source" -B "$build-windows" -G Ninja -DCMAKE_BUILD_TYPE=Release -DWITH_SHADERS=OFF \
+        -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DWITH_BENCHMARKS=OFF \
+        -DCMAKE_TOOLCHAIN_FILE="$source/cmake/windows/mingw.cmake" >"$folder/cmake.log"
+}
+
+# Runs a test, as "[cpu/|wine/]PROGRAM[:FILTER]"; cpu/: only its parts without a GPU; wine/: for Windows.
 run_test() {
-    local spec=$1 device=${LLMC_TEST_DEVICE:-} filter='*'
-    if [[ $spec == cpu/* ]]; then
-        device=none && spec=${spec#cpu/}
-    fi
-    [[ $spec != *:* ]] || filter=${spec#*:}
-    (cd "$build" && LLMC_TEST_DEVICE=$device nice -n 19 timeout -k 5 600 "./${spec%%:*}" \
-        "--gtest_filter=$filter" --gtest_fail_fast >"$folder/test.log" 2>&1 </dev/null 9>&-)
+    local program=${1%%:*} device=${LLMC_TEST_DEVICE:-} filter='*'
+    local command=("./${program#cpu/}")
+    [[ $program != */* ]] || device=none
+    [[ $program != wine/* ]] ||
+        command=("$source/dev/windows_tests.sh" -- "$build-windows/${program#wine/}.exe")
+    [[ $1 != *:* ]] || filter=${1#*:}
+    (cd "$build" && LLMC_TEST_DEVICE=$device WINEPREFIX=$folder/wine nice -n 19 timeout -k 5 600 \
+        "${command[@]}" "--gtest_filter=$filter" --gtest_fail_fast >"$folder/test.log" 2>&1 </dev/null 9>&-)
 }
 
 # The tests must pass without a mutation, or they prove nothing.

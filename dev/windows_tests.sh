@@ -4,7 +4,7 @@
 # Wine's Vulkan needs a display when wineserver starts, so this starts both and ends them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export WINEPREFIX=$PWD/build-windows/wine WINEDEBUG=-all WINEDLLOVERRIDES='mscoree,mshtml='
+export WINEPREFIX=${WINEPREFIX:-$PWD/build-windows/wine} WINEDEBUG=-all WINEDLLOVERRIDES='mscoree,mshtml='
 display=$(mktemp)
 Xvfb -displayfd 3 -screen 0 640x480x16 3>"$display" 2>/dev/null &
 server=$!

@@ -329,6 +329,57 @@ TEST(FaultKinds, ARunKnowsItsFilesUnderAnySpelling) {
               0);
 }
 
+// Some file systems list each name in small letters, or in capitals, however it was spelled; some repeat
+// names, or read less than is asked for.
+TEST(FaultKinds, AFileSystemMayListAndReadInItsOwnWay) {
+    for (const Words& system : {Words{"FILE_FAULT_CASE=lower"}, Words{"FILE_FAULT_CASE=upper"},
+                                Words{"FILE_FAULT_CASE=1", "FILE_FAULT_TWICE=1"},
+                                Words{"FILE_FAULT_CASE=1", "FILE_FAULT=read:1+:short"}}) {
+        SCOPED_TRACE(system.back());
+        const Journeys data;
+        const std::string work = data / "case", run = work + "/run", hf = work + "/hf";
+        fs::create_directories(work + "/texts");
+        write_text(work + "/texts/A.txt", 100);
+        const auto attempt = [&](const Words& command) {
+            const ProgramResult result = run_faulty(work, system, command);
+            EXPECT_EQ(result.status, 0) << result.err;
+        };
+        const Words train = with({program, "-i", work + "/Q_train.bin", "-o", run, "--tensorboard"},
+                                 words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=257 "
+                                          "-x 4 -n 2 -b 3 -t 16 -s 0 -v 0 --device cpu"));
+        const bool small = system[0] == "FILE_FAULT_CASE=lower", large = system[0] == "FILE_FAULT_CASE=upper";
+        const auto eval = [&](const std::string& model) {
+            return run_faulty(work, system,
+                              {BINARY_DIR "/eval", "-e", run + model, "-i", work + "/q_train.bin", "-b", "1",
+                               "-t", "16", "--device", "cpu"})
+                .status;
+        };
+        for (int again = 0; again < 2; again++) {
+            attempt({BINARY_DIR "/prepare_data", "--out", work, "--name", "Q", work + "/texts"});
+            attempt(train);
+            EXPECT_EQ(fs::exists(run + "/earlier_1"), again == 1);
+            // of a clock that has been set back: the next file of events sorts after it
+            const std::string events = large ? "EVENTS.OUT.TFEVENTS" : "events.out.tfevents";
+            write_whole_file(run + "/tensorboard/" + events + ".9999999999.vm", {});
+            attempt({program, "-y", "1", "-o", run, "-x", "6"});
+            EXPECT_NE(names_in(run + "/tensorboard").back().find("99999999990."), std::string::npos);
+            attempt({program, "-e", run, "--export", "hf", hf});
+            for (const char* model : {"", "/model_00000006.bin", "/MODEL_00000006.BIN"})
+                EXPECT_EQ(eval(model), 0) << model;
+        }
+        const Words names = names_in(run);
+        EXPECT_TRUE(std::count(names.begin(), names.end(), small ? "done_00000006" : "DONE_00000006"));
+        EXPECT_TRUE(std::count(names.begin(), names.end(), large ? "MAIN.LOG" : "main.log"));
+        // the checkpoint's checksums are those of the model, under any spelling
+        const std::string model = run + (large ? "/MODEL_00000006.BIN" : "/model_00000006.bin");
+        std::string bytes = read_whole_file(model);
+        bytes[bytes.size() - 4] ^= 1;
+        write_whole_file(model, {bytes});
+        EXPECT_EQ(eval("/model_00000006.bin"), 1);
+        EXPECT_EQ(eval("/MODEL_00000006.BIN"), 1);
+    }
+}
+
 // Files that never end, have no size or turn to zeros are left out of a folder, and counted.
 TEST(FaultKinds, SpecialFilesInAFolderAreLeftOut) {
     TemporaryFolder folder;

@@ -7,9 +7,12 @@
 //     FILE_FAULT_FOLDER   the folder, or the file
 //     FILE_FAULT          CALL:N:ERROR. CALL is one of the names above, or "any". Its N-th call (from 1)
 //                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT; EXDEV: if it renames
-//                         a folder; "short" writes half; "lost" makes close() fail and the file empty; "kill"
-//                         kills the program before the call. "N+" instead of N: this call and all later ones.
-//     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one
+//                         a folder; "short" writes half, or reads 7 bytes; "lost" makes close() fail and the
+//                         file empty; "kill" kills the program before the call. "N+" instead of N: this call
+//                         and all later ones.
+//     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one. "lower" and
+//                         "upper": it lists the names of files so, however they were spelled
+//     FILE_FAULT_TWICE=1  folders list each name twice, as happens while names are added
 //     FILE_FAULT_INODES=1 each look at a file gives it another number; "spelling": each spelling of its name
 //     FILE_FAULT_LOCKS=0  every lock is granted, as on a network file system that has none
 //     FILE_FAULT_FREE     the number of bytes that the file system of the folder says are free
@@ -35,6 +38,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -98,7 +102,9 @@ std::string folded(const std::string& path) {
     if (!folder || !path.starts_with(folder) || slash == path.npos || slash < strlen(folder)) return path;
     const std::string name = path.substr(slash + 1);
     DIR* const list = open_list(path.substr(0, slash).c_str());
+    const std::string kept = getenv("FILE_FAULT_CASE") ? getenv("FILE_FAULT_CASE") : "";
     std::string found = name;
+    for (char& c : found) c = kept == "lower" ? tolower(c) : kept == "upper" ? toupper(c) : c;
     for (const dirent* entry = list ? next(list) : nullptr; entry; entry = next(list)) {
         if (name == entry->d_name) found = name;
         if (name == entry->d_name) break;
@@ -206,7 +212,8 @@ ssize_t write(int descriptor, const void* bytes, size_t count) {
 
 ssize_t read(int descriptor, void* bytes, size_t count) {
     static const auto real = original<ssize_t (*)(int, void*, size_t)>("read");
-    return quiet_outcome_of("read", path_of(descriptor)) == fails ? -1 : real(descriptor, bytes, count);
+    const Outcome outcome = quiet_outcome_of("read", path_of(descriptor));
+    return outcome == fails ? -1 : real(descriptor, bytes, outcome == is_short && count > 7 ? 7 : count);
 }
 
 // glibc's bit of an error of the stream
@@ -247,7 +254,16 @@ int close(int descriptor) {
 
 dirent* readdir(DIR* list) {
     static const auto real = original<dirent* (*)(DIR*)>("readdir");
-    return quiet_outcome_of("getdents", path_of(dirfd(list))) == fails ? nullptr : real(list);
+    if (quiet_outcome_of("getdents", path_of(dirfd(list))) == fails) return nullptr;
+    static thread_local long before = -1;  // the place of a name that is to be repeated
+    if (getenv("FILE_FAULT_TWICE") && before >= 0) {
+        seekdir(list, std::exchange(before, -1));
+        return real(list);
+    }
+    before = telldir(list);
+    dirent* const found = real(list);
+    if (!found) before = -1;
+    return found;
 }
 dirent64* readdir64(DIR* list) { return reinterpret_cast<dirent64*>(readdir(list)); }
 

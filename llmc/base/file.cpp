@@ -584,5 +584,6 @@ std::vector<std::string> names_in(const std::string& folder) {
     std::vector<std::string> names;
     if (!list_folder(folder, names) && errno != ENOENT) fail_file("cannot read the folder", folder, errno);
     std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());  // some file systems repeat names
     return names;
 }

@@ -48,11 +48,17 @@ static HANDLE open_console(bool reads, DWORD share) {
                        OPEN_EXISTING, 0, nullptr);
 }
 
+// Windows before 11 has the console in every folder, with any extension: CON.json.
+static bool names_console(const std::string& path) {
+    wchar_t full[8] = L"";
+    return GetFullPathNameW(wide(path).c_str(), 8, full, nullptr) == 7 && _wcsicmp(full, L"\\\\.\\CON") == 0;
+}
+
 static HANDLE open_handle(const std::string& path, DWORD access, DWORD share, DWORD creation,
                           DWORD flags = 0) {
-    if (_stricmp(path.c_str(), "CON") == 0) {
+    if (names_console(path)) {
         const HANDLE console = open_console(access == GENERIC_READ, share);
-        if (console == INVALID_HANDLE_VALUE) failed();
+        if (console == INVALID_HANDLE_VALUE) errno = ENXIO;  // the program has none
         return console;
     }
     // FILE_FLAG_BACKUP_SEMANTICS opens folders, too
@@ -72,17 +78,29 @@ static bool is_folder(HANDLE handle) { return has_attribute(handle, FILE_ATTRIBU
 
 // --- files ---
 
-// Windows interrupts no calls.
+// Windows interrupts no calls. Control-Z ends what is typed at a console; some make a character of it.
 int64_t read_when_ready(int descriptor, void* to, size_t bytes) {
-    return _read(descriptor, to, unsigned(std::min<size_t>(bytes, 1 << 30)));
+    const int count = _read(descriptor, to, unsigned(std::min<size_t>(bytes, 1 << 30)));
+    const bool ends = count > 0 && *static_cast<const char*>(to) == '\x1a';
+    return ends && GetFileType(handle_of(descriptor)) == FILE_TYPE_CHAR ? 0 : count;
 }
 int64_t write_when_ready(int descriptor, const void* from, size_t bytes) {
     return _write(descriptor, from, unsigned(std::min<size_t>(bytes, 1 << 30)));
 }
 
+// A colon after the one of a disk makes a name that of a stream, which no folder lists.
+static bool names_stream(const std::string& path) {
+    const size_t separator = path.find_last_of(separators);
+    return path.find(':', separator == path.npos ? 2 : separator) != path.npos;
+}
+
 int open_path(const std::string& path, Access access) {
     const bool writes = access == Access::write || access == Access::create;
     const bool appends = access == Access::append;
+    if ((access == Access::create || appends) && names_stream(path)) {
+        errno = EINVAL;
+        return -1;
+    }
     const bool keeps_link = access == Access::read_itself || appends;
     const HANDLE handle =
         open_handle(path, writes || appends ? GENERIC_WRITE | FILE_READ_ATTRIBUTES : GENERIC_READ, share_all,

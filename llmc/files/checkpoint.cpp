@@ -13,6 +13,7 @@
 #include "llmc/base/json.h"
 #include "llmc/base/real.h"
 #include "llmc/base/system_files.h"
+#include "llmc/base/utf8.h"
 #include "llmc/files/stored_type.h"
 
 static constexpr int32_t model_magic = 20240326, fp32_version = 3, bf16_version = 5;
@@ -146,12 +147,24 @@ static int number_in(std::string_view name, std::string_view before, std::string
     return number >= 0 && name == same ? number : -1;
 }
 
+std::string own_spelling(const std::string& name) {
+    const std::string folded = fold_case(name);
+    return folded.starts_with("done_") ? "DONE_" + folded.substr(5) : folded;
+}
+
+bool is_spelled_as(const std::string& own, const std::string& folder, const std::string& name) {
+    return own == name || is_same_file(folder + "/" + own, folder + "/" + name);
+}
+
 // The numbers in the names of a folder's files, highest first.
 static std::vector<int> numbers_in(const std::string& dir, const std::string& before,
                                    const std::string& after = "", int digits = 8) {
     std::vector<int> numbers;
-    for (const std::string& name : names_in(dir))
-        if (const int number = number_in(name, before, after, digits); number >= 0) numbers.push_back(number);
+    for (const std::string& name : names_in(dir)) {
+        const std::string own = own_spelling(name);
+        const int number = number_in(own, before, after, digits);
+        if (number >= 0 && is_spelled_as(own, dir, name)) numbers.push_back(number);
+    }
     std::sort(numbers.rbegin(), numbers.rend());
     return numbers;
 }
@@ -164,7 +177,8 @@ static std::vector<int> parts_of_state(const std::string& dir, int step) {
 CheckpointName checkpoint_of(const std::string& model) {
     const std::filesystem::path path = path_as_listed(model), parent = path.parent_path();
     const std::string folder = parent.empty() ? "." : parent.generic_string();
-    return {folder, number_in(path.filename().generic_string(), "model_", ".bin")};
+    const std::string name = path.filename().generic_string(), own = own_spelling(name);
+    return {folder, number_in(is_spelled_as(own, folder, name) ? own : name, "model_", ".bin")};
 }
 
 std::string done_path(const std::string& dir, int step) {

@@ -65,6 +65,11 @@ struct CheckpointName {
 };
 CheckpointName checkpoint_of(const std::string& model);
 
+// A name as a run spells it, and whether a folder's `name` is that file: on a file system without case,
+// Main.log is the run's main.log, and done_00000002 its DONE_00000002.
+std::string own_spelling(const std::string& name);
+bool is_spelled_as(const std::string& own, const std::string& folder, const std::string& name);
+
 // Lists the steps of the checkpoints in dir that have DONE, newest first; empty if dir does not exist. Error
 // if it cannot be read.
 std::vector<int> list_checkpoints(const std::string& dir);

@@ -21,10 +21,13 @@ static const std::set<std::string> file_names = {
 void check_export_folder(const std::string& folder) {
     const std::string card = folder + "/" + card_name;
     std::string first;
+    std::set<std::string> own;  // as the folder spells them
+    for (const std::string& name : file_names)
+        for (const std::string& file : {folder + "/" + name, temporary_of(folder + "/" + name)})
+            own.insert(path_as_listed(file));
     for (const std::string& name : names_in(folder)) {
         if (name.starts_with(".")) continue;
-        const bool is_temporary = name.ends_with(temporary_suffix);
-        if (!file_names.contains(name.substr(0, name.size() - is_temporary * temporary_suffix.size())))
+        if (!own.contains(folder + "/" + name))
             fail("--export hf %s: this folder holds %s, which an export does not write; name a new folder",
                  folder.c_str(), name.c_str());
         if (first.empty()) first = name;

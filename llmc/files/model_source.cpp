@@ -161,7 +161,7 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
     for (const std::string& file : names_in(folder))
         for (const char* end : {".bin", ".pt", ".pth", ".ckpt", ".gguf"})
             if (const fs::path path = fs::path(folder) / file;
-                file.ends_with(end) && fs::is_regular_file(path))
+                fold_case(file).ends_with(end) && fs::is_regular_file(path))
                 refuse_other_format(path.generic_string());
     fail(
         "-e %s: the folder has no complete checkpoint of a run (train_gpt2 -o %s writes one at its end) and "

@@ -28,11 +28,14 @@ static std::optional<Seen> look_at(const std::string& path) {
     if (descriptor < 0 && errno == ENOENT) return std::nullopt;
     std::string text(4096, '\0');
     const std::optional<FileStatus> status = descriptor < 0 ? std::nullopt : get_status(descriptor);
-    const int64_t count = status ? read_when_ready(descriptor, text.data(), text.size()) : -1;
+    int64_t count = status ? 1 : -1;
+    size_t filled = 0;  // some file systems read less than is there
+    for (; count > 0; filled += size_t(std::max<int64_t>(count, 0)))
+        count = read_when_ready(descriptor, text.data() + filled, text.size() - filled);
     const int error = errno;
     if (descriptor >= 0) close(descriptor);
     if (count < 0) throw FileError(format_string("cannot read %s: %s", path.c_str(), strerror(error)));
-    text.resize(size_t(count));
+    text.resize(filled);
     return Seen{text, status->written};
 }
 

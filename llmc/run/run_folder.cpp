@@ -20,12 +20,6 @@
 // Names the subfolder to which an earlier run is being moved; removed when all its files are there.
 static const char* moving_file = "moving_earlier_run";
 
-// A name as a run spells it: on a file system without case, Main.log is the run's main.log.
-static std::string own_spelling(const std::string& name) {
-    const std::string folded = fold_case(name);
-    return folded.starts_with("done_") ? "DONE_" + folded.substr(5) : folded;
-}
-
 // The files that a run writes, also those that the folder spells otherwise, with `suffix` after their names.
 static std::vector<std::string> files_of_a_run(const std::string& folder, std::string_view suffix = "") {
     static const std::regex names(
@@ -36,8 +30,7 @@ static std::vector<std::string> files_of_a_run(const std::string& folder, std::s
         const std::string own = own_spelling(name);
         if (own.ends_with(suffix) &&
             std::regex_match(own.begin(), own.end() - ptrdiff_t(suffix.size()), names) &&
-            (own == name || is_same_file(folder + "/" + name, folder + "/" + own)) &&
-            !is_folder(folder + "/" + name))
+            is_spelled_as(own, folder, name) && !is_folder(folder + "/" + name))
             found.push_back(own);
     }
     return found;
@@ -69,7 +62,7 @@ static void link_tokens(const std::string& folder, const std::string& to) {
     for (const std::string& name : names_in(from)) {
         const fs::path file = fs::path(from) / name, link = fs::path(into) / name;
         std::error_code error;
-        const bool is_unfinished = is_temporary_name(name);
+        const bool is_unfinished = is_temporary_name(fold_case(name));
         if (is_unfinished || fs::exists(link) || !is_regular(file.generic_string())) continue;
         fs::create_hard_link(file, link, error);
         if (error) fs::copy_file(file, link, error);

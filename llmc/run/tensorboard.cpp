@@ -13,6 +13,7 @@
 #include "llmc/base/file.h"  // asserts little-endian, which this format is, too
 #include "llmc/base/os.h"
 #include "llmc/base/system_files.h"
+#include "llmc/base/utf8.h"
 #include "llmc/run/run_folder.h"
 
 uint32_t crc32c(std::string_view bytes) {
@@ -108,7 +109,7 @@ static std::string time_of_new_file(const std::string& folder) {
     const std::string before = "events.out.tfevents.";
     std::string newest;
     for (const std::string& name : names_in(folder)) {
-        if (!name.starts_with(before)) continue;
+        if (!fold_case(name).starts_with(before)) continue;
         const std::string rest = name.substr(before.size()), digits = rest.substr(0, rest.find('.'));
         const bool is_time = digits.size() >= 10 && digits.size() < 100 && digits.size() < rest.size() &&
                              digits.find_first_not_of("0123456789") == std::string::npos;

@@ -297,7 +297,7 @@ static const char* why_left_out(const std::string& path, const std::string& name
     if (error == ENOENT || error == ELOOP || error == ENOTDIR) return "is a link that leads nowhere";
     if (error) throw FileError(printable("cannot read " + path + ": " + strerror(error)));
     const bool is_folder = status->kind == FileStatus::folder;
-    if (!is_folder && is_temporary_name(name)) return "is not complete";
+    if (!is_folder && is_temporary_name(fold_case(name))) return "is not complete";
     if (is_folder && is_link(path)) return "is a link to a folder";
     if (is_folder && is_run(path)) return "is the folder of a run";
     if (!is_folder && status->kind != FileStatus::regular) return "is neither a file nor a folder";

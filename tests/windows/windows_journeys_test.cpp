@@ -102,6 +102,51 @@ TEST(Windows, NulSwallows) {
     EXPECT_EQ(result.out.find("GGUF"), std::string::npos);
 }
 
+// CON prints on a real console, under each of its names, and reads what is typed there.
+TEST(Windows, TheConsoleIsAFile) {
+    TemporaryFolder folder;
+    const std::string log = folder / "log";
+    const auto on_screen = [&](const Words& command) {
+        EXPECT_EQ(run_program(with({BINARY_DIR "/ctrl_c", "--screen", log, "typed"}, command)).status, 0);
+        std::string shown = read_whole_file(log);
+        shown.erase(std::remove(shown.begin(), shown.end(), '\n'), shown.end());  // rows have 80 characters
+        return shown;
+    };
+    const Words corpus = {BINARY_DIR "/make_corpus", "--stories", "1", "--out"};
+    EXPECT_EQ(run_program(with(corpus, {folder / "text"})).status, 0);
+    const std::string text = first_bytes(folder / "text", 60);
+    EXPECT_EQ(on_screen(with(corpus, {folder / "text"})).find(text), std::string::npos);
+    for (const char* name : {"CON", "CONOUT$", ".\\con.txt"})
+        EXPECT_NE(on_screen(with(corpus, {name})).find(text), std::string::npos) << name;
+    for (const char* name : {"con", "CONIN$", "-"}) {
+        on_screen({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", name});
+        EXPECT_EQ(fs::file_size(folder / "x_train.bin"), 1024 + 2 * (sizeof "typed\r\n" - 1 + 1)) << name;
+        fs::remove(folder / "x_train.bin");
+    }
+}
+
+// Files and folders of a device's name, which Windows before 11 has in every folder: refused, or made.
+TEST(Windows, DevicesAreNoFilesOfOutputs) {
+    const Data data;
+    write_text(data / "text");
+    for (const std::string name : {"con", "NUL", "aux", "Lpt1"}) {
+        const std::string json = data / "pd/" + name + ".json", out = data / name;
+        for (const Words& command : std::vector<Words>{
+                 {BINARY_DIR "/prepare_data", "--out", data / "pd", "--name", name, data / "text"},
+                 with({program, "-i", data.train, "-e", tiny, "-o", out}, short_run),
+                 {program, "-e", of_bytes, "--tokenizer", "bytes", "--export", "hf", out}}) {
+            const ProgramResult result = run_program(command);
+            const bool is_shards = command[0] != program;
+            EXPECT_EQ(result.status == 0, is_shards ? fs::is_regular_file(json) : fs::is_directory(out));
+            EXPECT_EQ(count_lines(result.err), result.status == 0 ? 0 : 1) << result.err;
+            EXPECT_EQ(result.err.find("Input/output error"), std::string::npos) << result.err;
+        }
+    }
+    const ProgramResult stream = prepare({"--out", data / "pd", "--name", "ab:c", data / "text"});
+    EXPECT_EQ(stream.status, 1);
+    EXPECT_NE(stream.err.find("Invalid argument"), std::string::npos) << stream.err;
+}
+
 TEST(Windows, PathsMayHaveAnyCharacter) {
     const Data data;
     const std::string folder =
