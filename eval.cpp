@@ -80,7 +80,7 @@ struct TextSequences {
     size_t at = 0;  // first token of the next sequence
     uint64_t skipped_lines = 0;
     std::optional<ExamplePacker> packer = {};  // of questions and answers
-    uint64_t unanswered = 0;
+    ExampleNotes notes = {};
     std::vector<bool> counts = {};  // of their tokens: whether it is an answer's
     bool has_ended = false;         // likewise
 
@@ -119,7 +119,7 @@ struct TextSequences {
             if (has_ended) return packer->finish();
             const EncodedBlock encoded = encode_block(block, reader->options, *tokenizer);
             skipped_lines += encoded.skipped_lines;
-            unanswered += encoded.unanswered;
+            notes.add(encoded);
             for (const EncodedExample& example : encoded.examples) {
                 packer->add(example);
                 packer->end_sequence();
@@ -206,8 +206,11 @@ static Score score(GPT2<Real>& g, Source& sequences, int max_batches,
     return score;
 }
 
-static void print_score(const Score& score) {
-    if (score.tokens == 0) fail("no token that was read is a target: the answers begin later (-m, -t)");
+static void print_score(const Score& score, const EvalOptions& options, int positions) {
+    if (score.tokens == 0)
+        fail("no token that was read is a target: the answers begin later%s%s",
+             options.max_batches < 0 ? "" : "; -m -1 reads all batches",
+             options.sequence == positions ? "" : "; -t takes longer sequences");
     const double loss = score.nats / double(score.tokens);
     if (!std::isfinite(loss))
         fail(
@@ -305,15 +308,19 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
     allocate(*g);
     note_memory(pad.get(), stderr);
     Sequences sequences = {shards, options.batch, options.sequence, config.vocab_size};
-    if (!shards.empty()) print_score(score(*g, sequences, options.max_batches, model.tokenizer));
+    if (!shards.empty())
+        print_score(score(*g, sequences, options.max_batches, model.tokenizer), options, model.positions());
     if (texts) {
         Score of_text = score(*g, *texts, options.max_batches, model.tokenizer);
         if (options.of_text.loss_on_questions) of_text.answers = 0;  // those that count are not answers alone
-        print_score(of_text);
+        print_score(of_text, options, model.positions());
     }
     if (texts && texts->skipped_lines)
         print_line(stderr, "note: bad lines left out: %llu", (unsigned long long)texts->skipped_lines);
-    if (texts && texts->packer) note_examples(texts->packer->cut, texts->unanswered, options.sequence);
+    if (texts && texts->packer) {
+        texts->notes.cut = texts->packer->cut;
+        texts->notes.print(options.sequence, options.sequence == model.positions());
+    }
     if (examples.empty()) return;
     print_hellaswag(*score_hellaswag(*g, examples, nullptr, [] { return true; }));
 }

@@ -41,7 +41,7 @@ struct GenerateOptions {
     float repetition_penalty = 1;
     uint64_t seed = 42;
     bool no_echo = false, ignore_end = false, interactive = false;
-    std::string question, system;  // with the model's chat template
+    std::string question, system, chat_template;  // with the model's template, or a file's
     bool chat = false;
     bool asks() const { return chat || !question.empty(); }
 };
@@ -68,7 +68,12 @@ static std::vector<std::string> read_prompts(const GenerateOptions& options) {
         fail(
             "a prompt, --file, --prompts, -i, --chat and --question each say what to continue: give one of "
             "them");
-    if (!options.system.empty() && !options.asks()) fail("--system is for --chat and --question");
+    if (!options.asks() && (!options.system.empty() || !options.chat_template.empty()))
+        fail("--system and --template are for --chat and --question");
+    if (options.no_echo && (options.asks() || options.interactive))
+        fail("--no-echo has no effect with --question, --chat and -i, which never print the prompt");
+    if (options.ignore_end && options.asks())
+        fail("--ignore-end is for texts: an answer of --question and --chat ends where the model ends it");
     if (!options.prompts_file.empty()) return read_lines(options.prompts_file);
     if (!options.prompt_file.empty()) return {without_line_end(read_text_file(options.prompt_file))};
     if (options.prompt != "-") return {options.prompt};
@@ -76,10 +81,14 @@ static std::vector<std::string> read_prompts(const GenerateOptions& options) {
 }
 
 // The prompt's tokens after an end-of-text token, which starts every document in the training data.
-static std::vector<int> prompt_tokens(Tokenizer& tokenizer, const std::string& prompt) {
+static std::vector<int> prompt_tokens(Tokenizer& tokenizer, std::string_view prompt, bool is_chat) {
     std::vector<uint16_t> encoded = {uint16_t(tokenizer.end_of_text)};
-    const std::string end = tokenizer.decode(tokenizer.end_of_text);  // a template may begin with it
-    tokenizer.encode(prompt.starts_with(end) ? prompt.substr(end.size()) : prompt, encoded, AddedTokens::all);
+    const std::string& end = tokenizer.decode(tokenizer.end_of_text);  // a template may begin with it
+    if (prompt.starts_with(end)) prompt.remove_prefix(end.size());
+    if (is_chat)
+        encode_prompt(prompt, tokenizer, encoded);
+    else
+        tokenizer.encode(prompt, encoded, AddedTokens::all);
     return std::vector<int>(encoded.begin(), encoded.end());
 }
 
@@ -108,6 +117,8 @@ struct Generator {
           context(g.config.max_seq_len),
           generator(g, context, with.samples, {with.sampler, with.repetition_penalty, t.vocab_size()}) {}
 
+    // Tokens that an answer may have behind its question.
+    int answer_room() const { return std::clamp(options.tokens, 0, context / 2); }
     // Returns the first text.
     std::string continue_prompt(const std::string& prompt, const std::string& title);
 
@@ -115,6 +126,7 @@ struct Generator {
     std::vector<uint64_t> first_random_states() const;
     void add_token(Text& text, int token) const;
     void generate(std::vector<Text>& texts, TextStream& out);
+    void note_length(int tokens, int read) const;
     void print_start(TextStream& out, const std::string& title, int sample, const std::string& prompt) const;
 };
 
@@ -174,15 +186,30 @@ void Generator<Real>::print_start(TextStream& out, const std::string& title, int
     if (!options.no_echo && !options.interactive && !options.asks()) out.write(prompt);
 }
 
+// Says what of a prompt is not used, `read` of its tokens, or not to the end of an answer.
+template <class Real>
+void Generator<Real>::note_length(int tokens, int read) const {
+    const char* what = !options.asks()          ? "prompt"
+                       : options.system.empty() ? "question with its template"
+                                                : "question with its template and --system";
+    if (read < tokens)
+        fprintf(stderr,
+                "generate: note: the %s has %d tokens and the model's context is %d: only the last %d are "
+                "used\n",
+                what, tokens - 1, context, read);
+    else if (options.asks() && tokens + answer_room() > context)
+        fprintf(stderr,
+                "generate: note: the %s has %d tokens and the model's context is %d: after %s of the "
+                "answer, the beginning is forgotten\n",
+                what, tokens - 1, context, counted(uint64_t(context - tokens), "token").c_str());
+}
+
 // Prints the prompt's continuations. A title is given if there are several prompts.
 template <class Real>
 std::string Generator<Real>::continue_prompt(const std::string& prompt, const std::string& title) {
-    const std::vector<int> tokens = prompt_tokens(tokenizer, prompt);
-    if (int(tokens.size()) > context)
-        fprintf(stderr,
-                "generate: note: the prompt has %zu tokens and the model's context is %d: only the last %d "
-                "are used\n",
-                tokens.size() - 1, context, generator.reader.kept());
+    const std::vector<int> tokens = prompt_tokens(tokenizer, prompt, options.asks());
+    const int read = int(tokens.size()) > context ? generator.reader.kept() : int(tokens.size());
+    note_length(int(tokens.size()), read);
     TextStream out;
     if (options.samples == 1) print_start(out, title, 0, prompt);
     generator.prepare(int(tokens.size()));
@@ -203,14 +230,14 @@ std::string Generator<Real>::continue_prompt(const std::string& prompt, const st
         count += texts[i].count;
     }
     if (!options.interactive && !options.chat)
-        fprintf(stderr, "%zu tokens read in %.2f s, %d written in %.2f s: %.1f tokens/s\n", tokens.size(),
-                reading, count, writing, count / std::max(writing, 1e-9));
+        fprintf(stderr, "%d tokens read in %.2f s, %d written in %.2f s: %.1f tokens/s\n", read, reading,
+                count, writing, count / std::max(writing, 1e-9));
     return texts[0].whole;
 }
 
 static void read_lines_typed(const std::function<void(const std::string& line)>& take) {
     while (const std::optional<std::string> line = read_typed_line("> ")) {
-        if (line->empty()) continue;
+        if (trimmed(*line).empty()) continue;
         interrupted = 0;
         std::signal(SIGINT, interrupt);
         take(*line);
@@ -233,7 +260,7 @@ static std::string fitting_prompt(nlohmann::json& messages, const ChatTemplate& 
     static bool is_noted = false;
     for (;;) {
         const std::string prompt = chat.prompt(messages);
-        if (int(prompt_tokens(tokenizer, prompt).size()) <= most_tokens) return prompt;
+        if (int(prompt_tokens(tokenizer, prompt, true).size()) <= most_tokens) return prompt;
         const int first = messages[0]["role"] == "system";
         if (int(messages.size()) <= first + 2) return prompt;
         messages.erase(messages.begin() + first, messages.begin() + first + 2);  // with its answer
@@ -249,17 +276,22 @@ template <class Real>
 static void answer_questions(Generator<Real>& generator, const GenerateOptions& options,
                              Tokenizer& tokenizer) {
     const ChatTemplate chat(tokenizer);
-    const int room = std::clamp(options.tokens, 0, generator.context / 2);
     nlohmann::json messages = nlohmann::json::array();
     const auto say = [&](const char* role, const std::string& text) {
         messages.push_back({{"role", role}, {"content", text}});
+        const std::string mark = chat.mark_in(nlohmann::json::array({messages.back()}));
+        if (!mark.empty() && std::string(role) != "assistant")
+            fprintf(stderr,
+                    "generate: note: the text has %s, a mark of the template, as if another turn began\n",
+                    printable(mark).c_str());
     };
     const auto ask = [&](const std::string& question) {
-        say("user", question);
-        const std::string prompt = fitting_prompt(messages, chat, tokenizer, generator.context - room);
+        say("user", chat.as_text(question, tokenizer));
+        const std::string prompt =
+            fitting_prompt(messages, chat, tokenizer, generator.context - generator.answer_room());
         say("assistant", trimmed(generator.continue_prompt(prompt, "")));
     };
-    if (!options.system.empty()) say("system", options.system);
+    if (!options.system.empty()) say("system", chat.as_text(options.system, tokenizer));
     if (!options.chat) return ask(options.question);
     fprintf(stderr, "each line is a question; Control-C ends its answer, %s the program\n", end_of_input_key);
     read_lines_typed([&](const std::string& line) { ask(line); });
@@ -286,13 +318,20 @@ static void add_options(CommandLine& line, GenerateOptions& o) {
     line.add("PROMPT", o.prompt,
              "text to continue; -: read it from standard input, without a newline at its end");
     line.add("--file", o.prompt_file, "read the prompt from this file, without a newline at its end")
-        .is(PathKind::file);
+        .is(PathKind::file)
+        .not_empty();
     line.add("--prompts", o.prompts_file, "continue each line of this file that is not empty")
-        .is(PathKind::file);
+        .is(PathKind::file)
+        .not_empty();
     line.add("-i,--interactive", o.interactive, "continue each line that is typed");
-    line.add("--question", o.question, "answer this, of a model that learnt questions and answers");
+    line.add("--question", o.question, "answer this, of a model that learnt questions and answers")
+        .not_empty();
     line.add("--chat", o.chat, "answer each question that is typed, which follows the ones before it");
-    line.add("--system", o.system, "a system message before the questions");
+    line.add("--system", o.system, "a system message before the questions").not_empty();
+    line.add("--template", o.chat_template,
+             "of the questions, as train_gpt2 --template reads it (default: the model's own)")
+        .is(PathKind::file)
+        .not_empty();
     line.add("--samples num-samples num-return-sequences", o.samples,
              "texts for each prompt, generated side by side; the seeds count up")
         .between(1, 1024);
@@ -322,6 +361,11 @@ int main(int argc, char** argv) {
                 "no tokenizer of %d tokens for %s: name one with --tokenizer (prepare_data "
                 "--make-tokenizer makes gpt2_tokenizer.bin)",
                 model.config.vocab_size, options.model.model.c_str());
+        if (options.asks() && !options.chat_template.empty()) {
+            model.tokenizer->template_name = "--template " + options.chat_template;
+            model.tokenizer->roles =
+                with_chat_template(model.tokenizer->roles, read_chat_template(options.chat_template));
+        }
         if (options.asks() && chat_template_of(model.tokenizer->roles).empty())
             fail(
                 "%s has learnt no questions and answers: it has no chat template; train_gpt2 -e %s --text "

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <regex>
 
 #include "llmc/base/ignored_target.h"
@@ -272,6 +273,142 @@ TEST_F(ChatRun, LongExamplesKeepTheirAnswers) {
     EXPECT_EQ(trained.status, 0) << trained.err;
     EXPECT_TRUE(contains(trained.err + trained.out, "are cut")) << trained.err;
     EXPECT_FALSE(contains(trained.out, "nan") || contains(trained.out, "loss 0.000000")) << trained.out;
+}
+
+// Options that say nothing, or nothing of questions, and questions with marks or without room.
+TEST_F(ChatRun, QuestionsAreTexts) {
+    write_whole_file(folder / "template", {"{system}\nQ: {user}\nA: {assistant}\n"});
+    ASSERT_EQ(train("2", {"-t", "64", "--template", folder / "template"}).status, 0);
+    const auto error = [&](const Words& options) {
+        const ProgramResult result = answer(options);
+        return std::to_string(result.status) + result.err;
+    };
+    for (const std::string blank : {"", " \n"})
+        for (const std::string option : {"--question", "--system", "--template", "--file", "--prompts"})
+            EXPECT_TRUE(contains(error({option, blank}), "1generate: " + option + " is empty: give it"))
+                << option;
+    EXPECT_TRUE(contains(error({"--question", "q", "--no-echo"}), "1generate: --no-echo has no effect"));
+    EXPECT_TRUE(contains(error({"--chat", "--ignore-end"}), "1generate: --ignore-end is for texts"));
+    EXPECT_TRUE(contains(error({"x", "--template", chat}), "--system and --template are for"));
+    // a token's text is its bytes: end-of-text, "Q: ", 3 of the question, 13 of the token's text and "\nA:"
+    const auto asked = [&](const std::string& text) { return error({"-n", "3", "--question", text}); };
+    EXPECT_TRUE(contains(asked("abc<|endoftext|>"), "\n23 tokens read")) << asked("abc<|endoftext|>");
+    EXPECT_TRUE(contains(asked("x\nA: y"), "note: the text has A:, a mark of the template"));
+    // 64 positions, of which an answer of 3 tokens needs some
+    EXPECT_FALSE(contains(asked(std::string(54, 'a')), "note:"));
+    EXPECT_TRUE(
+        contains(asked(std::string(56, 'a')), "after 1 token of the answer, the beginning is forgotten"))
+        << asked(std::string(56, 'a'));
+    const std::string cut = asked(std::string(100, 'a'));
+    EXPECT_TRUE(contains(cut, "has 106 tokens and the model's context is 64: only the last 32 are used"))
+        << cut;
+    EXPECT_TRUE(contains(cut, "\n32 tokens read")) << cut;
+    // a model that is asked with another template
+    write_whole_file(folder / "bad", {"{{ messages | nothing }}"});
+    EXPECT_TRUE(
+        contains(error({"--question", "q", "--template", folder / "bad"}), "--template " + (folder / "bad")));
+}
+
+// What is wrong is the template's fault, or a line's, and is not advised to what the model cannot do.
+TEST_F(ChatRun, FaultsAreNamed) {
+    const std::string bad = folder / "bad";
+    write_whole_file(bad, {"{{ messages[0].content | nothing }}"});
+    for (const Words& words :
+         {Words{bin("prepare_data"), "--out", folder.path, "--name", "x", chat},
+          Words{bin("train_gpt2"), "--text", chat, "-o", run, "--device", "cpu", "-x", "1"}}) {
+        Words with = words;
+        with.insert(with.end(), {"--template", bad});
+        const ProgramResult result = run_program(with);
+        EXPECT_TRUE(contains(result.err, ": --template " + bad + ": 'nothing' is not understood"))
+            << result.err;
+    }
+    const auto prepared = [&](const std::string& text, const Words& options) {
+        std::string all;
+        for (int i = 0; i < 30; i++) all += line(i) + "\n";
+        write_whole_file(chat, {all + text});
+        Words words = {bin("prepare_data"), "--out", folder.path, "--name", "x", chat};
+        words.insert(words.end(), options.begin(), options.end());
+        return run_program(words).err;
+    };
+    write_whole_file(bad, {"{user}{assistant}"});
+    EXPECT_TRUE(
+        contains(prepared("", {"--template", bad}), "chat.jsonl: line 3: --template " + bad + ": it says"));
+    EXPECT_TRUE(
+        contains(prepared(R"({"messages": [{"role": "user", "content": "q"}]})", {}),
+                 "line 31 has no answer: no message of the role assistant (or gpt); --skip-bad-lines"));
+    EXPECT_TRUE(contains(prepared(R"({"prompt": "q", "completion": "b\n### Question"})", {}),
+                         "the texts of 1 example have a mark of the template, as if another turn began: "
+                         "### Question, in "));
+    for (const std::string text : {"", " \r\n\n", "\xef\xbb\xbf"}) {
+        write_whole_file(folder / "empty.jsonl", {text});
+        const std::string error =
+            run_program({bin("prepare_data"), "--out", folder.path, "--name", "x", folder / "empty.jsonl"})
+                .err;
+        EXPECT_TRUE(contains(error, "empty.jsonl is empty: JSONL has")) << error;
+    }
+    write_whole_file(chat, {"\nnonsense\n" + line(1) + "\n{\"prompt\": 1}\n"});
+    EXPECT_TRUE(contains(run_program({bin("prepare_data"), "--out", folder.path, "--name", "x", chat}).err,
+                         "line 2 is not a JSON object: parse error"));
+    // examples that are longer than the model
+    SetUp();
+    const std::string model = "custom:layers=1,heads=2,channels=32";
+    for (const auto& [positions, advice] : std::map<std::string, std::string>{
+             {"", "are cut: use longer sequences (-t)"},
+             {",max_seq_len=32", "are cut: the model has no more positions"}}) {
+        const std::string err =
+            run_program({bin("train_gpt2"), "--text", chat, "-o", run + positions, "--device", "cpu", "-x",
+                         "1", "-t", "32", "-e", model + positions})
+                .err;
+        EXPECT_TRUE(contains(err, advice)) << err;
+    }
+    EXPECT_TRUE(contains(run_program({bin("eval"), "-e", run, "--device", "cpu", "--text", chat}).err,
+                         "are cut: the model has no more positions"));
+}
+
+// What is said of losses is said of texts like this one, and of options that would help.
+TEST_F(ChatRun, AdviceIsForTheText) {
+    const std::string plain = folder / "plain.txt", said = "; English documentation of this size gets about";
+    const std::map<std::string, bool> are_english = {
+        {"Turn the key in the lock, as the manual says.\n", true},
+        {"Den Schl\xc3\xbcssel im Schloss umdrehen, wie beschrieben.\n", false},
+        {"\xd0\xbc\xd0\xb8\xd1\x80 \xd0\xb4\xd0\xbe\xd0\xbc\n", false}};
+    for (const auto& [line_of_text, is_english] : are_english) {
+        std::string text;
+        for (int i = 0; i < 1000; i++) text += std::to_string(i) + " " + line_of_text;
+        write_whole_file(plain, {text});
+        const std::string out =
+            run_program({bin("train_gpt2"), "--text", plain, "-o", folder / "plain", "--device", "cpu", "-x",
+                         "1", "-e", "custom:layers=1,heads=2,channels=32"})
+                .out;
+        EXPECT_EQ(contains(out, said), is_english) << out;
+    }
+    const ProgramResult trained = train("1", {});
+    EXPECT_FALSE(contains(trained.out, said)) << trained.out;
+    const auto error = [&](const Words& options) {
+        Words words = {bin("eval"), "-e", run, "--device", "cpu", "--text", chat};
+        words.insert(words.end(), options.begin(), options.end());
+        return run_program(words).err;
+    };
+    const std::string none = "no token that was read is a target: the answers begin later";
+    EXPECT_TRUE(contains(error({"-t", "1"}), none + "; -t takes longer sequences\n")) << error({"-t", "1"});
+    EXPECT_TRUE(contains(error({"-t", "1", "-m", "1"}), none + "; -m -1 reads all batches; -t takes"));
+}
+
+// A run resumes without its text, and says so.
+TEST_F(ChatRun, ChangedDataIsNoted) {
+    ASSERT_EQ(train("2", {}).status, 0);
+    remove_file(chat);
+    const ProgramResult resumed = train("3", {"-y", "1"});
+    EXPECT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_TRUE(contains(resumed.out, "chat.jsonl cannot be read any more: cannot open")) << resumed.out;
+    const auto resume = [&] { return run_program({bin("train_gpt2"), "-o", run, "-y", "1", "-x", "4"}); };
+    remove_file(run + "/tokens/text_train.bin");
+    const ProgramResult gone = resume();
+    EXPECT_EQ(gone.status, 1);
+    EXPECT_TRUE(contains(gone.err, "no token shard matches '" + run + "/tokens/text_train*.bin'"))
+        << gone.err;
+    write_whole_file(run + "/tokens/text.made_of", {"damaged\n"});
+    EXPECT_TRUE(contains(resume().out, "text.made_of is damaged: whether the text has changed is unknown"));
 }
 
 // An answer whose question follows it is left out, and counted.

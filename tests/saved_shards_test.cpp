@@ -122,6 +122,28 @@ TEST(SavedShards, AShardThatWasReadMayBeRemoved) {
     EXPECT_NE(message.find("stopped in the training shard"), std::string::npos) << message;
 }
 
+// Content is compared file by file, however a batch joins them.
+TEST(SavedShards, OtherContentIsSeen) {
+    Shards shards;
+    for (int i = 0; i < 3; i++) shards.write(format_string("m%d.bin", i), 1000 * i, 101);
+    const std::vector<SavedShard> saved[] = {shards_of(shards.open(1, 10)), shards_of(shards.open(7, 20))};
+    ASSERT_NE(saved[0].size(), saved[1].size());
+    const auto is_seen = [&] {
+        std::string seen;
+        for (const int B : {1, 7})
+            for (const std::vector<SavedShard>& before : saved)
+                seen += have_content(shards.open(B, B == 1 ? 10 : 20), before) ? "=" : "x";
+        return seen;
+    };
+    EXPECT_EQ(is_seen(), "====");
+    std::filesystem::rename(shards / "m1.bin", shards / "m1b.bin");
+    EXPECT_EQ(is_seen(), "====");
+    shards.write("m1b.bin", 5000, 101);  // as many tokens
+    EXPECT_EQ(is_seen(), "xxxx");
+    std::filesystem::remove(shards / "m1b.bin");
+    EXPECT_EQ(is_seen(), "xxxx");
+}
+
 // A position among the leftover tokens of the old shards: under other shards, the current shard is done. Also
 // at the very first leftover token, and inside a sample.
 TEST(SavedShards, LeftoversOfOtherShardsAreSkipped) {

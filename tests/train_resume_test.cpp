@@ -351,6 +351,28 @@ TEST(Resume, RefusesTheseChanges) {
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{12, 8, 4}));
 }
 
+// Of as many tokens: the one that is being read is missed, the other is not.
+TEST(Resume, SwappedShardsAreNoted) {
+    Data data;
+    const std::string a = data / "a", folder = data / "shards/";
+    std::filesystem::create_directory(folder);
+    for (const char* name : {"x.bin", "y.bin"}) write_tokens(folder + name, 3000, 67);
+    data.train = folder + "*.bin";
+    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
+    int noted = 0, refused = 0;
+    for (const std::string name : {"x.bin", "y.bin"}) {
+        std::filesystem::rename(folder + name, data / name);
+        write_tokens(folder + "z.bin", 3000, 61);
+        const ProgramResult result = data.run(with(twelve, {"--device", "cpu", "-o", a, "-y", "1"}));
+        noted += result.out.find("the shards of -i are others, or have another order") != std::string::npos;
+        refused += result.err.find("stopped in the training shard " + name) != std::string::npos;
+        std::filesystem::rename(data / name, folder + name);
+        remove_file(folder + "z.bin");
+    }
+    EXPECT_EQ(noted, 1);
+    EXPECT_EQ(refused, 1);
+}
+
 TEST(Resume, AcceptsMoreShards) {
     Data data;
     const std::string a = data / "a";

@@ -39,14 +39,24 @@ void ExamplePacker::finish() {
     put_ends(1);
 }
 
-void note_examples(uint64_t cut, uint64_t unanswered, int T) {
+void ExampleNotes::add(const EncodedBlock& block) {
+    if (with_marks == 0) first_with_mark = block.first_with_mark;
+    with_marks += block.with_marks;
+    unanswered += block.unanswered;
+}
+
+void ExampleNotes::print(int T, bool is_longest) const {
+    if (with_marks > 0)
+        print_line(stderr, "note: the texts of %s have a mark of the template, as if another turn began: %s",
+                   counted(with_marks, "example").c_str(), first_with_mark.c_str());
     if (unanswered > 0)
         print_line(stderr, "note: no answer follows the last question of %s, which is left out",
                    counted(unanswered, "example").c_str());
     if (cut > 0)
-        print_line(stderr, "note: %s more than %d tokens, and %s cut: use longer sequences (-t)",
+        print_line(stderr, "note: %s more than %d tokens, and %s cut: %s",
                    (counted(cut, "example") + (cut == 1 ? " has" : " have")).c_str(), T,
-                   cut == 1 ? "is" : "are");
+                   cut == 1 ? "is" : "are",
+                   is_longest ? "the model has no more positions" : "use longer sequences (-t)");
 }
 
 bool ExampleDraw::validates(const EncodedExample& example) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "llmc/base/random.h"
-#include "llmc/text/chat_template.h"
+#include "llmc/text/text_reader.h"
 
 // Each example begins with end-of-text, which is a target if it ends the answer before it. What is left of a
 // sequence is filled with end-of-text, which is none.
@@ -30,8 +30,15 @@ struct ExamplePacker {
     void put_ends(uint64_t count);
 };
 
-// Prints how many examples are cut to sequences of T tokens, and how many end without an answer.
-void note_examples(uint64_t cut, uint64_t unanswered, int T);
+// What is printed of examples.
+struct ExampleNotes {
+    uint64_t cut = 0, unanswered = 0, with_marks = 0;
+    std::string first_with_mark = "";
+
+    void add(const EncodedBlock& block);  // but those that are cut
+    // T tokens are in a sequence; a model may have no more positions than that.
+    void print(int T, bool is_longest) const;
+};
 
 // One of about 1 / fraction different questions, at random but evenly over the text, is for validation, and
 // so is an example that repeats its question.

@@ -122,7 +122,8 @@ struct Preparation {
     std::optional<ExamplePacker> val_examples = {}, train_examples = {};  // of questions and answers
     ExampleDraw example_draw = {};
     int last_token = -1;
-    uint64_t bytes = 0, skipped_lines = 0, unused_marks = 0, unanswered = 0;
+    ExampleNotes notes = {};
+    uint64_t bytes = 0, skipped_lines = 0, unused_marks = 0;
     std::string first_skipped = "";
     int first_mark = -1;
 
@@ -147,7 +148,7 @@ struct Preparation {
         if (block.begins_document && last_token != end) add_tokens({&end, 1});
         add_tokens(block.tokens);
         bytes += block.text_bytes;
-        unanswered += block.unanswered;
+        notes.add(block);
         if (skipped_lines == 0) first_skipped = block.first_skipped;
         skipped_lines += block.skipped_lines;
         if (unused_marks == 0) first_mark = block.first_mark;
@@ -381,8 +382,9 @@ static void check_options(const PreparationOptions& options) {
 }
 
 // Error if a file is JSONL by its name, and is to be read as plain text.
-static void refuse_jsonl(const std::string& file, const std::string& first) {
+static void refuse_jsonl(const std::string& file, const std::string& first, bool skips) {
     if (!is_named_jsonl(file)) return;
+    check_first_line(file, skips);
     if (file != first)
         fail(
             "%s is JSONL, and %s is plain text: train_gpt2 mixes them by weights, as in %s:0.5; other "
@@ -427,7 +429,8 @@ void find_text(PreparationOptions& options) {
     find_examples(options, found.files);
     refuse_mixed(options, found.files);
     if (!options.is_jsonl() && !options.as_text)
-        for (const std::string& file : found.files) refuse_jsonl(file, found.files[0]);
+        for (const std::string& file : found.files)
+            refuse_jsonl(file, found.files[0], options.skip_bad_lines);
     if (options.skip_bad_lines && !options.is_jsonl())
         fail("--skip-bad-lines is for JSONL: name the field that holds the text, as in --field text");
 }
@@ -501,7 +504,7 @@ static void pack_examples(Preparation& work, const PreparationOptions& options) 
     work.example_draw = {.fraction = options.val_fraction, .random = Random(options.seed)};
 }
 
-static void finish_examples(Preparation& work) {
+static void finish_examples(Preparation& work, const PreparationOptions& options) {
     for (ExamplePacker* packer : {&*work.val_examples, &*work.train_examples}) packer->finish();
     const ExamplePacker &val = *work.val_examples, &train = *work.train_examples;
     if (train.examples == 0 || (work.example_draw.fraction > 0 && val.examples == 0))
@@ -510,7 +513,8 @@ static void finish_examples(Preparation& work) {
     print_line(stdout, "%s for training, %llu for validation, in sequences of %llu tokens",
                counted(train.examples, "example").c_str(), (unsigned long long)val.examples,
                (unsigned long long)train.T);
-    note_examples(val.cut + train.cut, work.unanswered, int(train.T));
+    work.notes.cut = val.cut + train.cut;
+    work.notes.print(options.pack_tokens, options.pack_tokens == options.most_positions);
 }
 
 void show_example(const PreparationOptions& options) {
@@ -570,7 +574,7 @@ void prepare_tokens(PreparationOptions options) {
         });
     add_files(work, reader, tokenizers);
     if (work.draw) work.draw->finish();
-    if (options.is_chat) finish_examples(work);
+    if (options.is_chat) finish_examples(work, options);
     if (reader.left_out)
         print_line(stderr, "note: the rest of %llu file%s of folders was left out; the first: %s",
                    (unsigned long long)reader.left_out, reader.left_out == 1 ? "" : "s",

@@ -19,15 +19,17 @@ struct FoundText {
 };
 
 struct PreparationOptions : TextOptions {
-    std::vector<std::string> files;       // texts, folders of them, or "-" for standard input
-    std::vector<std::string> files_from;  // files with more names, one per line
-    std::string tokenizer = "bytes";      // a tokenizer's file, or "bpe:4096": trained on the text
-    BpeOptions bpe = {};                  // of "bpe:4096"; the size is that of the name
-    const Tokenizer* trained = nullptr;   // instead of training one on this text
-    std::string out, name;                // the shards are OUT/NAME_train.bin and OUT/NAME_val.bin
-    uint64_t val_tokens = 0;              // the first so many tokens are for validation
-    double val_fraction = 0;              // or this fraction, drawn with `seed` from all of the text
-    bool chooses_fraction = false;        // the fraction is no option
+    std::vector<std::string> files;              // texts, folders of them, or "-" for standard input
+    std::vector<std::string> files_from;         // files with more names, one per line
+    std::string tokenizer = "bytes";             // a tokenizer's file, or "bpe:4096": trained on the text
+    BpeOptions bpe = {};                         // of "bpe:4096"; the size is that of the name
+    const Tokenizer* trained = nullptr;          // instead of training one on this text
+    int most_positions = 0;                      // of the model to finetune; 0: any number
+    std::string out, name;                       // the shards are OUT/NAME_train.bin and OUT/NAME_val.bin
+    uint64_t val_tokens = 0;                     // the first so many tokens are for validation
+    double val_fraction = 0;                     // or this fraction, drawn with `seed` from all of the text
+    bool chooses_fraction = false;               // the fraction is no option
+    uint64_t seen_bytes = 0, seen_articles = 0;  // " the ", at the beginnings of the files
     uint64_t text_bytes = 0;  // about so much text, decompressed; 0: the sizes of the files say it
     uint64_t shard_tokens = 100000000, seed = 42;
     FoundText found = {};                              // as find_text() says; empty: not called yet

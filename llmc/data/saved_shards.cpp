@@ -27,6 +27,23 @@ std::vector<SavedShard> shards_of(const Mixture& mixture) {
     return all;
 }
 
+bool have_content(const DataLoader& loader, const std::vector<SavedShard>& saved) {
+    std::vector<TokenShard> files;
+    for (const DataLoader::Shard& shard : loader.all_shards())
+        files.insert(files.end(), shard.files.begin(), shard.files.end());
+    size_t next = 0;
+    for (const SavedShard& shard : saved) {
+        uint64_t tokens = 0;
+        std::string checksums;
+        for (; tokens < shard.tokens && next < files.size(); next++) {
+            tokens += files[next].tokens;
+            checksums += files[next].checksum;
+        }
+        if (tokens != shard.tokens || checksum_of(checksums) != shard.checksum) return false;
+    }
+    return next == files.size();
+}
+
 // Shards of several folders may have the same name: prefers the one with the same content. -1: none has it.
 static int find(const std::vector<SavedShard>& shards, const SavedShard& wanted) {
     auto at = std::find(shards.begin(), shards.end(), wanted);

@@ -16,6 +16,9 @@ struct SavedShard {
 
 std::vector<SavedShard> shards_of(const DataLoader& loader);
 std::vector<SavedShard> shards_of(const Mixture& mixture);
+// Whether the loader's files have the content of the saved shards, in their order, also where another batch
+// joins small files to other shards.
+bool have_content(const DataLoader& loader, const std::vector<SavedShard>& saved);
 
 // Translates a position saved under saved_shards into the loader's shards. Shards already read and the
 // current one keep their order, as far as they still exist; the other old shards follow, then the new ones.

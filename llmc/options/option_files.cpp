@@ -52,10 +52,12 @@ static std::string value_in_file(const Option& option, const std::string& value,
     if (!is_path(option, value) && !is_model) return value;
     const std::string in_folder = path_in(fs::path(path).parent_path(), option, value).generic_string();
     if (is_model) return !is_descriptor(value) && names_model_file(in_folder) ? in_folder : value;
-    const std::string named = option.has_weights ? weighted_path(in_folder).path : in_folder;
-    const bool is_there =
-        option.path == PathKind::pattern ? !matching_paths(named).empty() : file_exists(named);
-    return is_there ? in_folder : value;
+    const auto is_there = [&](const std::string& text) {
+        const std::string named = option.has_weights ? weighted_path(text).path : text;
+        return option.path == PathKind::pattern ? !matching_paths(named).empty() : file_exists(named);
+    };
+    const bool is_of_run = value.starts_with(std::string(tokens_folder) + "/");  // and may be gone
+    return is_there(in_folder) || (is_of_run && !is_there(value)) ? in_folder : value;
 }
 
 fs::path whole_path(const std::string& text) {

@@ -261,6 +261,11 @@ Option* OptionTable::find(const std::string& name) {
 
 void OptionTable::set(Option& option, const std::vector<std::string>& texts, Source source) {
     if (source < option.source) return;
+    const auto is_blank = [](const std::string& text) {
+        return text.find_first_not_of(" \t\r\n") == text.npos;
+    };
+    if (option.needs_text && source == Source::command_line && std::ranges::any_of(texts, is_blank))
+        fail("%s is empty: give it a text, or leave it out", option.dashed().c_str());
     try {
         option.set(texts);
     } catch (const Error& error) {

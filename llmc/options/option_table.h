@@ -70,6 +70,7 @@ struct Option {
     bool has_commas = false;       // a list, separated by commas
     std::string placeholder = "";  // of the value in --help
     bool is_required = false;
+    bool needs_text = false;  // on the command line: other characters than blanks
 
     PathKind path = PathKind::none;
     bool has_weights = false;              // a list of paths, as weighted_path() reads them
@@ -90,6 +91,7 @@ struct Option {
     Option& not_saved() { return is_saved = false, *this; }
     Option& of_process() { return is_compared = false, *this; }  // each of a job may have its own
     Option& required() { return is_required = true, *this; }
+    Option& not_empty() { return needs_text = true, *this; }
 
     bool is_positional() const { return name[0] >= 'A' && name[0] <= 'Z'; }
     bool is_list() const;  // has any number of values

@@ -186,7 +186,7 @@ std::string describe(const Options& o, const TextTokens& tokens, const TextRecip
     const bool is_long =
         o.is_given(o.max_steps) || o.is_given(o.epochs) || r.seconds() >= 0.8 * 60 * o.minutes;
     if (r.step_seconds > 0 && !is_long) text += ", since more would not help on so short a text";
-    if (!finetunes(o))
+    if (!finetunes(o) && tokens.is_english)
         text += format_string("; English documentation of this size gets about %.2f bits per byte",
                               r.bits_per_byte);
     return text;

@@ -20,6 +20,7 @@ struct TextTokens {
     uint64_t val_bytes = 0;                 // about
     bool are_counted = false;               // false: not prepared yet, and estimated
     std::vector<uint64_t> of_sources = {};  // training tokens of each source of a mixture
+    bool is_english = false;                // and no questions and answers
 };
 
 // Whether -e names a model that is trained already.

@@ -27,15 +27,16 @@ void add_text_options(OptionTable& table, TextOptions& text) {
     table.add("--special-tokens", text.special_tokens,
               "the texts of the tokenizer's added tokens, such as <|endoftext|>, are these tokens");
     table.add("--skip-bad-lines", text.skip_bad_lines,
-              "JSONL: leave out lines without this field, and count them");
+              "JSONL: leave out lines without this field, or without question and answer, and count them");
     table.add("--as-text", text.as_text, "read JSONL as plain text");
     table
         .add("--template", text.chat_template,
              "of questions and answers: a file with {user}, {assistant} and possibly {system} where the "
              "texts are, or Jinja (default: the model's own, else ### Question, ### Answer)")
-        .is(PathKind::file);
+        .is(PathKind::file)
+        .not_empty();
     table.add("--loss-on-questions", text.loss_on_questions,
-              "of questions and answers: learn all tokens, not those of the answers alone");
+              "of questions and answers: the loss counts all tokens, not those of the answers alone");
 }
 
 void refuse_text_options(OptionTable& table) {

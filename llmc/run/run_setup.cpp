@@ -204,11 +204,16 @@ static void check_same_mixture(const Start& start, const Mixture& mixture, int T
              (unsigned long long)tokens);
 }
 
-// Other shards than when the checkpoint was written; another -b or -t may join them in other ways.
+// Other shards than when the checkpoint was written.
 static void note_other_shards(const std::vector<SavedShard>& saved, const DataLoader& loader) {
     uint64_t before = 0;
     for (const SavedShard& shard : saved) before += shard.tokens;
-    if (!saved.empty() && before != loader.num_tokens())
+    if (saved.empty() || have_content(loader, saved)) return;
+    if (before == loader.num_tokens())
+        printf(
+            "note: the shards of -i are others, or have another order, than when the run was saved, with as "
+            "many tokens: it continues with those that are there\n");
+    else
         printf(
             "note: the shards of -i have %llu tokens, and had %llu when the run was saved: it continues with "
             "those that are there\n",
@@ -226,12 +231,12 @@ static std::optional<Mixture> open_training_data(const Options& o, const RunInpu
         data.skip(start.state.mixture.sequences);
         return data;
     }
-    if (!o.overfit) note_other_shards(start.state.shards, data.loaders[0]);
     DataPosition at = start.optimizer.data;
     at.sample_tokens = start.state.chunk_tokens;  // 0 in a checkpoint of llm.c: as in this run
     at.token_in_sample = start.state.token_in_sample;
     at.first_token = start.state.first_token;
     data.resume({.of = {fit_position(at, start.state.shards, data.loaders[0])}, .drawn = {}});
+    if (!o.overfit) note_other_shards(start.state.shards, data.loaders[0]);
     return data;
 }
 
@@ -394,16 +399,19 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
 }
 
 // Error if sequences of -t tokens cut questions and answers. Masks of earlier versions do not say it.
-static void check_packing(int T, const std::vector<DataLoader>& loaders, bool is_first_process) {
+static void check_packing(int T, const std::vector<DataLoader>& loaders, int positions,
+                          bool is_first_process) {
     const TokenShard* unknown = nullptr;
     for (const DataLoader& loader : loaders)
         for (const DataLoader::Shard& shard : loader.all_shards())
             for (const TokenShard& file : shard.files) {
                 if (file.cuts_examples(T))
                     fail(
-                        "-t %d cuts the examples of %s, which are packed into sequences of %d tokens: use -t "
-                        "%d, or prepare them again with -t %d",
-                        T, file.path.c_str(), file.packed, file.packed, T);
+                        "-t %d cuts the examples of %s, which are packed into sequences of %d tokens: "
+                        "%sprepare them again with -t %d",
+                        T, file.path.c_str(), file.packed,
+                        file.packed > positions ? "" : format_string("use -t %d, or ", file.packed).c_str(),
+                        T);
                 if (file.mask && !file.packed) unknown = &file;
             }
     if (unknown && is_first_process)
@@ -413,11 +421,15 @@ static void check_packing(int T, const std::vector<DataLoader>& loaders, bool is
 
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     const int vocab_size = inputs.config.vocab_size;
+    const ModelSource model = {
+        .name = o.model, .path = o.model, .is_file = names_model_file(o.model), .tokenizer = {}};
+    const bool is_fixed = inputs.start.resumed || model.names_positions();  // else -t may say more
+    const int positions = is_fixed ? inputs.config.max_seq_len : std::numeric_limits<int>::max();
     inputs.val = open_validation_data(o, inputs);
     if (!inputs.val.empty()) check_validations(o, inputs.val, inputs.start);
     inputs.loader = open_training_data(o, inputs);
-    check_packing(o.sequence, inputs.val, false);
-    if (inputs.loader) check_packing(o.sequence, inputs.loader->loaders, is_first_process);
+    check_packing(o.sequence, inputs.val, positions, false);
+    if (inputs.loader) check_packing(o.sequence, inputs.loader->loaders, positions, is_first_process);
     if (!inputs.data_names_tokenizer && inputs.loader && is_first_process)
         warn_of_bytes(inputs.loader->loaders[0].all_shards().front().files, vocab_size);
     inputs.length = length_of(o, inputs.loader, inputs.start);

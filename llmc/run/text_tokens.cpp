@@ -66,11 +66,13 @@ static uint64_t validation_share(uint64_t bytes, bool tokens_are_bytes) {
 
 // Bytes of text in a file, decompressed; about, if it has marks or other JSON between the texts, whose share
 // the file's beginning says. Error if it is no file, or not text.
-static uint64_t text_bytes(const PreparationOptions& p, const std::string& path) {
+static uint64_t text_bytes(PreparationOptions& p, const std::string& path) {
     if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
         fail("--text %s is a pipe or a device: save its text in a file", path.c_str());
     TextBlock first;
     TextReader({path}, p).next(first);  // no JSON
+    p.seen_bytes += first.text.size();
+    for (size_t at = 0; (at = first.text.find(" the ", at)) != first.text.npos; at++) p.seen_articles++;
     Tokenizer as_bytes = open_tokenizer("bytes");
     const EncodedBlock encoded = encode_block(first, p, as_bytes);
     size_t tokens = encoded.tokens.size();
@@ -87,7 +89,8 @@ static uint64_t text_bytes(const PreparationOptions& p, const std::string& path)
     return std::min(bytes, uint64_t(std::round(share * double(bytes))));
 }
 
-static uint64_t text_bytes(const PreparationOptions& p) {
+// Also sees whether it is English.
+static uint64_t text_bytes(PreparationOptions& p) {
     uint64_t bytes = 0;
     for (const std::string& file : p.found.files) bytes += text_bytes(p, file);
     if (bytes < least_bytes && !p.is_chat)
@@ -237,6 +240,9 @@ TextTokens plan_tokens(const Options& o, const std::vector<PreparationOptions>& 
     const std::string tokenizer = tokenizer_name(o);
     const double bytes_each = bytes_of_token(tokenizer);
     TextTokens planned = patterns_of(o);
+    planned.is_english = std::ranges::all_of(sources, [](const PreparationOptions& p) {
+        return !p.is_chat && 500 * p.seen_articles > p.seen_bytes;  // usual are one in 100 to 200 bytes
+    });
     for (const PreparationOptions& source : sources) {
         const uint64_t bytes = source.text_bytes;
         const uint64_t val =
@@ -270,12 +276,19 @@ static void write_stories(PreparationOptions& p) {
     p.val_tokens = write_corpus(corpus);
 }
 
+// Of the model that is finetuned; 0: those of a new one follow from -t.
+static int positions_of_model(const Options& o) {
+    if (!o.is_given(o.model)) return 0;
+    const ModelSource model = find_model(o.model);
+    return model.names_positions() ? read_shape(model).max_seq_len : 0;
+}
+
 // Chooses the validation part. Returns what decides the tokens.
 static std::string complete_preparation(const Options& o, PreparationOptions& p) {
     if (!o.tokenizer.empty()) p.tokenizer = o.tokenizer;  // it may have been chosen meanwhile
     // another version of this program may write other stories
     if (o.is_stories()) return version_text("stories") + "\n" + p.tokenizer;
-    if (p.is_chat) p.pack_tokens = o.of_text.pack_tokens;
+    if (p.is_chat) p.pack_tokens = o.of_text.pack_tokens, p.most_positions = positions_of_model(o);
     const uint64_t share = validation_share(p.text_bytes, p.tokenizer == "bytes");
     // rounded, so that the draw does not depend on how much markup a text has
     p.val_fraction =
@@ -356,9 +369,21 @@ void note_changed_texts(const Options& o) {
     const size_t end = text.find('\n');
     if (end == text.npos) return;  // of an earlier version
     const std::vector<PreparationOptions> sources = preparations_of(o);
+    nlohmann::json looks;
+    try {
+        looks = parse_json_object(text.substr(end), stamp).at("sources");
+    } catch (const std::exception&) {
+    }
+    if (looks.size() != sources.size())
+        return print_line(stdout, "note: %s is damaged: whether the text has changed is unknown",
+                          printable(stamp).c_str());
     for (size_t i = 0; i < sources.size(); i++) try {
-            note_if_changed(sources[i], parse_json_object(text.substr(end), stamp).at("sources").at(i));
-        } catch (const std::exception&) {  // the text is gone, and the run does not need it
+            note_if_changed(sources[i], looks[i]);
+        } catch (const std::exception& error) {  // the run does not need it
+            print_line(stdout,
+                       "note: the text %s cannot be read any more: %s; the run continues with the tokens "
+                       "that were prepared",
+                       printable(joined(sources[i].files, ", ")).c_str(), error.what());
         }
 }
 
@@ -366,6 +391,7 @@ TextTokens find_tokens(const Options& o, const TextTokens& planned) {
     TextTokens found = patterns_of(o);
     found.bytes = planned.bytes;
     found.val_bytes = planned.val_bytes;
+    found.is_english = planned.is_english;
     found.are_counted = true;
     for (const std::string& source : without_weights(found.train))
         found.of_sources.push_back(count_tokens({source}));

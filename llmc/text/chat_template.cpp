@@ -1,8 +1,10 @@
 #include "llmc/text/chat_template.h"
 
 #include <algorithm>
+#include <regex>
 
 #include "llmc/base/error.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/utf8.h"
 #include "llmc/text/jinja.h"
 #include "llmc/text/text_file.h"
@@ -141,7 +143,7 @@ static json messages_of_fields(const json& object, const std::string& where) {
     } else {
         fail(
             "%s has neither messages nor conversations nor prompt and completion nor instruction and output, "
-            "as texts; --skip-bad-lines leaves such lines out",
+            "as texts",
             where.c_str());
     }
     return messages;
@@ -163,10 +165,8 @@ json messages_of(const json& object, const std::string& where, bool* is_unanswer
                  said);
         const std::string role = plain_role(m[of]);
         if (role != "system" && role != "user" && role != "assistant")
-            fail(
-                "%s: the role '%s' is none of system, user (human) and assistant (gpt); --skip-bad-lines "
-                "leaves such lines out",
-                where.c_str(), printable(role).c_str());
+            fail("%s: the role '%s' is none of system, user (human) and assistant (gpt)", where.c_str(),
+                 printable(role).c_str());
         plain.push_back(message(role.c_str(), m[said]));
         if (role != "assistant") continue;
         if (trimmed(m[said].get<std::string>()).empty()) fail("%s: an answer is empty", where.c_str());
@@ -189,12 +189,14 @@ static json config_of(const Tokenizer& tokenizer) {
 ChatTemplate::ChatTemplate(const Tokenizer& tokenizer)
     : source(chat_template_of(tokenizer.roles)),
       end_of_text(tokenizer.tokens[size_t(tokenizer.end_of_text)]),
-      name("the chat template of " + tokenizer.name) {
+      name(tokenizer.template_name.empty() ? "the chat template of " + tokenizer.name
+                                           : tokenizer.template_name) {
     if (source.empty()) source = builtin_chat_template();
     const json config = config_of(tokenizer);
     bos = config.value("bos_token", end_of_text);
     eos = config.value("eos_token", end_of_text);
     stop();
+    marks = find_marks();
 }
 
 std::string ChatTemplate::render(const json& messages, bool asks) const {
@@ -245,6 +247,97 @@ std::string ChatTemplate::stop() const {
     std::string after = trimmed(text.substr(at + answer.size()));
     if (after.ends_with(end_of_text)) after.resize(after.size() - end_of_text.size());
     return trimmed(after);
+}
+
+// --- marks in messages ---
+
+static void replace_all(std::string& text, const std::string& part, const std::string& by) {
+    for (size_t at = 0; !part.empty() && (at = text.find(part, at)) != text.npos; at += by.size())
+        text.replace(at, part.size(), by);
+}
+
+std::vector<std::string> ChatTemplate::find_marks() const {
+    static const std::regex in_brackets(R"(<[^<>\s]+>|\[[^\[\]\s]+\])");  // as tokens of other tokenizers
+    const std::string said = "A text.";
+    json messages = {message("user", said), message("assistant", said)};
+    std::string text = render(messages, false);
+    try {
+        messages.push_back(message("user", said));
+        text = render(messages, false);
+    } catch (const Error&) {  // it is for one question
+    }
+    const size_t first = text.find(said), last = text.rfind(said);
+    if (first == last) return {};
+    text = text.substr(first + said.size(), last - first - said.size());
+    for (const std::string& token : {eos, bos, end_of_text}) replace_all(text, token, "\n");
+    replace_all(text, said, "\r\n");  // the mark behind it need not begin a line
+    std::vector<std::string> found;
+    bool begins_line = false;
+    for (const std::string& line : lines_of(text)) {
+        const std::string mark = trimmed(line);
+        const std::sregex_iterator first_token(line.begin(), line.end(), in_brackets), end;
+        for (auto token = first_token; token != end; ++token) found.push_back(token->str());
+        if (first_token == end && mark.size() > 1) found.push_back((begins_line ? "\n" : "") + mark);
+        begins_line = !line.ends_with('\r');
+    }
+    return found;
+}
+
+std::string ChatTemplate::mark_in(const json& messages) const {
+    for (const json& m : messages) {
+        const std::string text = "\n" + m["content"].get_ref<const std::string&>();
+        for (const std::string& mark : marks)
+            if (text.find(mark) != text.npos) return trimmed(mark);
+    }
+    return "";
+}
+
+bool ChatTemplate::is_mark(const Tokenizer& tokenizer, int token) const {
+    const std::string& text = tokenizer.decode(token);
+    return tokenizer.is_special(token) || (!trimmed(text).empty() && source.find(text) != source.npos);
+}
+
+// Two of the characters U+FDD0 to U+FDDF, which no text has, hide a byte that is not to become part of a
+// token. Each is three bytes long. -1: the text does not begin with such a character, or two of them.
+static int hidden_half(std::string_view text) {
+    return text.size() > 2 && text.starts_with("\xef\xb7") && (text[2] & 0xf0) == 0x90 ? text[2] & 15 : -1;
+}
+static int hidden_byte(std::string_view text) {
+    const int high = hidden_half(text), low = high < 0 ? -1 : hidden_half(text.substr(3));
+    return low < 0 ? -1 : high << 4 | low;
+}
+
+std::string ChatTemplate::as_text(const std::string& said, Tokenizer& tokenizer) const {
+    std::string text;
+    for (const TextPart& part : tokenizer.matcher(AddedTokens::all)->split(said)) {
+        const bool hides = part.token >= 0 && is_mark(tokenizer, part.token);
+        for (size_t i = 0, hidden = 0; i < part.text.size(); i++) {
+            if (hidden_half(part.text.substr(i)) >= 0) hidden = 3;
+            const auto byte = uint8_t(part.text[i]);
+            if (hides || hidden > 0)
+                for (const int half : {byte >> 4, byte & 15}) text += {'\xef', '\xb7', char(0x90 | half)};
+            else
+                text += part.text[i];
+            hidden -= hidden > 0;
+        }
+    }
+    return text;
+}
+
+void encode_prompt(std::string_view prompt, Tokenizer& tokenizer, std::vector<uint16_t>& out) {
+    for (const TextPart& part : tokenizer.matcher(AddedTokens::all)->split(prompt)) {
+        if (part.token >= 0) {
+            out.push_back(uint16_t(part.token));
+            continue;
+        }
+        std::string text;
+        for (size_t i = 0; i < part.text.size();) {
+            const int hidden = hidden_byte(part.text.substr(i));
+            text += hidden < 0 ? part.text[i] : char(hidden);
+            i += hidden < 0 ? 1 : 6;
+        }
+        tokenizer.encode(text, out);
+    }
 }
 
 // Tokens of the parts, encoded together, as other programs do it; a token that begins in a question and ends

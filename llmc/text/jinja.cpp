@@ -39,6 +39,7 @@ struct Expression {
 
    private:
     [[noreturn]] void refuse(std::string_view what) const {
+        if (what.empty()) fail("an expression ends where a value should follow");
         fail("'%s' is not understood", printable(std::string(what.substr(0, 60))).c_str());
     }
     void skip_space() {

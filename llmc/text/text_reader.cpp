@@ -93,19 +93,46 @@ bool is_named_jsonl(const std::string& file) {
     return name.ends_with(".jsonl") || name.ends_with(".ndjson");
 }
 
-// The object on the first line of a file that is not blank, or that is one if bad lines are left out; none:
-// it is no JSONL, or a pipe, which can be read once.
-static std::optional<nlohmann::json> first_object(const std::string& path, bool skip_bad_lines) {
-    if (is_read_once(path)) return std::nullopt;
+static const size_t bytes_looked_at = 1 << 20;
+
+static std::string beginning_of(const std::string& path) {
     TextFile file(path);
-    std::string text(1 << 20, '\0');
+    std::string text(bytes_looked_at, '\0');
     text.resize(file.read(text.data(), text.size()));
-    for (const std::string& line : lines_of(text)) try {
-            if (!without_blanks(line).empty()) return parse_json_object(line, "");
+    return text;
+}
+
+// The object on the first line of a file that is not blank or, if bad lines are left out, on the first line
+// with an example, or else with any object; none: it is no JSONL, or a pipe, which can be read once.
+static std::optional<nlohmann::json> first_object(const std::string& path, bool skip_bad_lines) {
+    std::optional<nlohmann::json> first;
+    if (is_read_once(path)) return first;
+    for (const std::string& line : lines_of(beginning_of(path))) try {
+            if (without_blanks(line).empty()) continue;
+            nlohmann::json object = parse_json_object(line, "");
+            if (!skip_bad_lines || is_chat_example(object)) return object;
+            if (!first) first = std::move(object);
         } catch (const Error&) {
             if (!skip_bad_lines) break;
         }
-    return std::nullopt;
+    return first;
+}
+
+void check_first_line(const std::string& file, bool skip_bad_lines) {
+    if (is_read_once(file)) return;
+    const std::string text = beginning_of(file);
+    const std::string_view begun = without_blanks(text), line = begun.substr(0, begun.find('\n'));
+    if (begun.empty()) fail("%s is empty: JSONL has a JSON object on each line", file.c_str());
+    refuse_array(begun, file, "");
+    if (line.size() == begun.size() && text.size() == bytes_looked_at) return;  // it is longer
+    const auto before = text.begin() + std::ptrdiff_t(text.size() - begun.size());
+    const std::string where = file + ": line " + std::to_string(1 + std::count(text.begin(), before, '\n'));
+    try {
+        parse_json_object(line, where);
+    } catch (const Error& error) {
+        fail("%s; %s", error.what(),
+             skip_bad_lines ? "no line at its beginning is one" : "--skip-bad-lines leaves such lines out");
+    }
 }
 
 bool is_without_examples(const std::string& file) {
@@ -151,10 +178,12 @@ void take_template(const TextOptions& options, Tokenizer& tokenizer) {
     if (!options.is_chat) return;
     std::string found =
         options.own_template.empty() ? chat_template_of(tokenizer.roles) : options.own_template;
-    if (!options.chat_template.empty())
+    if (!options.chat_template.empty()) {
         found = read_chat_template(options.chat_template);
-    else if (found.empty())
+        tokenizer.template_name = "--template " + options.chat_template;
+    } else if (found.empty()) {
         found = builtin_chat_template();
+    }
     tokenizer.roles = with_chat_template(tokenizer.roles, found);
     const ChatTemplate check(tokenizer);
 }
@@ -283,8 +312,8 @@ static std::string text_of_line(std::string_view line, const std::vector<std::st
     return all;
 }
 
-// The example on a line. Error if there is none, or if it has texts of added tokens, with which it could end
-// an answer or begin another one.
+// The example on a line. Error if there is none, or if it has texts of tokens with which it could end an
+// answer or begin another one.
 static void encode_chat(std::string_view line, const std::string& where, const TextOptions& options,
                         const ChatTemplate& chat, Tokenizer& tokenizer, EncodedBlock& to) {
     bool is_unanswered = false;
@@ -292,17 +321,26 @@ static void encode_chat(std::string_view line, const std::string& where, const T
     for (const nlohmann::json& message : messages)
         for (const TextPart& part :
              tokenizer.matcher(AddedTokens::all)->split(message["content"].get_ref<const std::string&>()))
-            if (part.token >= 0 && !options.special_tokens)
-                fail(
-                    "%s has the text %s, which is a token: --special-tokens takes it as one, "
-                    "--skip-bad-lines "
-                    "leaves such lines out",
-                    where.c_str(), printable(std::string(part.text)).c_str());
-    EncodedExample example = encode_example(messages, chat, tokenizer);
+            if (part.token >= 0 && !options.special_tokens && chat.is_mark(tokenizer, part.token))
+                fail("%s has the text %s, which is a token: --special-tokens takes it as one", where.c_str(),
+                     printable(std::string(part.text)).c_str());
+    EncodedExample example;
+    try {
+        example = encode_example(messages, chat, tokenizer);
+    } catch (const Error& error) {
+        fail("%s: %s", where.c_str(), error.what());
+    }
+    if (const std::string mark = chat.mark_in(messages); !mark.empty() && to.with_marks++ == 0)
+        to.first_with_mark = format_string("%s, in %s", printable(mark).c_str(), where.c_str());
     if (options.loss_on_questions) example.targets.assign(example.targets.size(), true);
     to.text_bytes += example.bytes;
     to.unanswered += is_unanswered;
     to.examples.push_back(std::move(example));
+}
+
+static const char* skip_hint(std::string_view error) {
+    const bool is_said = error.find("--skip-bad-lines") != error.npos;
+    return is_said ? "" : "; --skip-bad-lines leaves such lines out";
 }
 
 static void encode_lines(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer,
@@ -329,7 +367,7 @@ static void encode_lines(const TextBlock& block, const TextOptions& options, Tok
             else
                 text = text_of_line(line, options.field, where);
         } catch (const Error& error) {
-            if (!options.skip_bad_lines) throw;
+            if (!options.skip_bad_lines) fail("%s%s", error.what(), skip_hint(error.what()));
             if (to.skipped_lines++ == 0) to.first_skipped = error.what();
             continue;
         }

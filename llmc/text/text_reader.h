@@ -55,6 +55,8 @@ struct TextOptions {
 // Whether the name is that of JSONL, which may be compressed.
 bool is_named_jsonl(const std::string& file);
 
+// Error if the first line of JSONL is wrong whatever the fields are.
+void check_first_line(const std::string& file, bool skip_bad_lines);
 // Whether a file begins with another text than questions and answers; false if only reading it all can tell.
 bool is_without_examples(const std::string& file);
 // Whether the files, without --field and --as-text, are questions and answers by the first of them: sets
@@ -110,6 +112,8 @@ struct EncodedBlock {
     uint64_t skipped_lines = 0;            // JSONL with skip_bad_lines
     std::string first_skipped;             // what is wrong with the first of them, and where
     uint64_t unanswered = 0;               // examples that go on after the last answer
+    uint64_t with_marks = 0;               // examples that have marks of the template in their texts
+    std::string first_with_mark;           // which mark, and where
     uint64_t unused_marks = 0;             // texts of added tokens that were encoded as ordinary text
     int first_mark = -1;                   // the token of the first of them
     std::vector<EncodedExample> examples;  // questions and answers, instead of tokens

@@ -231,6 +231,11 @@ void Tokenizer::encode(std::string_view text, std::vector<uint16_t>& out, AddedT
             encode_text(part.text, out);
 }
 
+bool Tokenizer::is_special(int token) const {
+    const auto is_it = [&](const AddedToken& a) { return a.id == token && a.special; };
+    return token == end_of_text || std::ranges::any_of(added, is_it);
+}
+
 Tokenizer Tokenizer::copy() const {
     Tokenizer same;
     same.tokens = tokens;
@@ -241,6 +246,7 @@ Tokenizer Tokenizer::copy() const {
     same.add_prefix_space = add_prefix_space;
     same.hugging_face_files = hugging_face_files;
     same.roles = roles;
+    same.template_name = template_name;
     return same;
 }
 

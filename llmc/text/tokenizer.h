@@ -39,11 +39,13 @@ struct Tokenizer {
     bool add_prefix_space = false;                        // before a text that begins with another character
     std::string hugging_face_files = {};                  // as a copy keeps them: hugging_face_tokenizer.cpp
     std::string roles = {};                               // of tokens, for an export: tokenizer_roles.h
+    std::string template_name = {};  // of the chat template, for messages; empty: it is the tokenizer's own
 
     // If it is set, encode() gives each word of a text to it, instead of the word's tokens to `out`.
     std::function<void(std::string_view word)> on_word = nullptr;
 
     int vocab_size() const { return int(tokens.size()); }
+    bool is_special(int token) const;  // a mark, such as end-of-text
     bool is_bytes() const { return name == "bytes"; }
 
     // Returns the bytes of one token. Error if the id is out of range.
