@@ -182,7 +182,7 @@ Tokenizer train_tokenizer(const std::vector<TextsToRead>& texts, const BpeOption
     learn(tokenizer, counts, bpe);
     print_line(
         stdout,
-        "tokenizer: %d tokens from %llu words of two bytes or more, %llu of them distinct, in %.1f + %.1f s",
+        "tokenizer: %d tokens from %llu words of two bytes or more, %llu of them distinct, in %.2f + %.2f s",
         tokenizer.vocab_size(), (unsigned long long)total, (unsigned long long)distinct, counted - start,
         now() - counted);
     if (tokenizer.vocab_size() < bpe.vocab_size)
