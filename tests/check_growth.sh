@@ -13,5 +13,5 @@ check() {
 }
 check 44250 llmc shaders
 check 6480 dev
-check 33230 tests
+check 33105 tests
 exit $bad

@@ -197,18 +197,3 @@ TYPED_TEST(Encoder, UnalignedAddresses) {
         for (const size_t margin : {1, 4})
             check_rows<TypeParam>(layer, {.B = 2, .T = 40, .C = 16, .NH = 1, .V = 5, .Vp = 8}, margin);
 }
-
-// One token, more often than the iterations that a software device allows an invocation.
-TEST(EncoderBackward, OfATokenThatFillsALargeBatch) {
-    const Shape s = {70, 1001, 3, 5, 1};
-    const Case<> c(s);
-    for (const auto& pad : test_pads()) {
-        DeviceArray<int> buckets(*pad, c.buckets);
-        DeviceArray<float> dout(*pad, c.dout), dwte(*pad, c.dwte), dwpe(*pad, c.dwpe);
-        encoder_backward<float>(
-            pad.get(),
-            {.dwte = dwte, .dwpe = dwpe, .dout = dout, .buckets = buckets, .B = s.B, .T = s.T, .C = s.C});
-        expect_close("dwte", dwte.values(), c.dwte_after, 1e-5);
-        expect_close("dwpe", dwpe.values(), c.dwpe_after, 1e-5);
-    }
-}

@@ -206,12 +206,6 @@ static void check_training_functions(const MatmulCase<Real>& c, bool all_memory_
     }
 }
 
-// More terms than the iterations that a software device allows an invocation.
-TEST(MatmulFp32, SumsOfManyTerms) {
-    for (const Shape& s : {Shape{3, 70001, 4}, Shape{3, 4, 70001}, Shape{70001, 3, 4}})
-        check_training_functions(MatmulCase<float>(s), false);
-}
-
 TYPED_TEST(Matmul, BackwardGpuMatchesDouble) {
     const bool fp32 = std::is_same_v<TypeParam, float>;
     for_each_shape<TypeParam>(
