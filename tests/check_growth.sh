@@ -13,5 +13,5 @@ check() {
 }
 check 44250 llmc shaders
 check 6480 dev
-check 33105 tests
+check 32995 tests
 exit $bad
