@@ -19,10 +19,6 @@ using Words = std::vector<std::string>;
 
 static std::string bin(const std::string& name) { return BINARY_DIR "/" + name; }
 
-static bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 // Questions whose answers a small model learns, in all three forms.
 struct ChatRun : testing::Test {
     TemporaryFolder folder;
@@ -43,22 +39,11 @@ struct ChatRun : testing::Test {
         write_whole_file(chat, {text});
     }
     ProgramResult train(const char* steps, const Words& options) const {
-        Words words = {bin("train_gpt2"),
-                       "--text",
-                       chat,
-                       "-o",
-                       run,
-                       "--device",
-                       "cpu",
-                       "-e",
-                       "custom:layers=1,heads=2,channels=32",
-                       "-x",
-                       steps,
-                       "--patience",
-                       "0",
-                       "--threads",
-                       "2"};
-        words.insert(words.end(), options.begin(), options.end());
+        Words words = {bin("train_gpt2"), "--text", chat, "-o", run, "-x", steps};
+        for (const Words& more :
+             {words_of("--device cpu -e custom:layers=1,heads=2,channels=32 --patience 0 --threads 2"),
+              options})
+            words.insert(words.end(), more.begin(), more.end());
         return run_program(words);
     }
     ProgramResult answer(const Words& options) const {

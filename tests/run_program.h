@@ -33,6 +33,10 @@ inline int count_lines(const std::string& text) {
     return lines + (!text.empty() && text.back() != '\n');
 }
 
+inline bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
 // A signal to send to the program, either once it has printed some text or after some time.
 struct SendSignal {
     int number = 0;  // 0: none

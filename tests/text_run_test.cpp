@@ -15,10 +15,6 @@
 
 using Words = std::vector<std::string>;
 
-static bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 // A folder with a text of 24 kB, in which the programs run.
 struct TextRun : ::testing::Test {
     TemporaryFolder folder;
@@ -200,10 +196,6 @@ TEST_F(TextRun, EvaluatesAnyText) {
     EXPECT_NE(eval({}), eval({"--split-documents", "none"}));
 }
 
-TEST_F(TextRun, AnEmptyFolderIsRefused) {
-    expect_refused({"--text", "my.txt", "-o", ""}, "-o is empty: a run on a text needs a folder");
-}
-
 // A dry run writes nothing, and takes no longer for a longer text. It says what the run would read.
 TEST_F(TextRun, ADryRunWritesNothing) {
     for (const char* dry : {"--dry-run", "--dry-run=memory"}) {
@@ -335,6 +327,7 @@ TEST_F(TextRun, UnusableTextsAreRefusedBeforeAnythingIsWritten) {
     expect_refused({"--text", "my.txt", "-d", "1000"}, "-d 1000 is not a multiple");
     expect_refused({"--text", "my.txt", "-i", "x.bin"}, "leave out -i and -j");
     expect_refused({"--text", "my.txt", "-x", "3", "--epochs", "2"}, "leave one out");
+    expect_refused({"--text", "my.txt", "-o", ""}, "-o is empty: a run on a text needs a folder");
     EXPECT_FALSE(file_exists(folder / "runs"));
 }
 
