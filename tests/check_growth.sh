@@ -13,5 +13,5 @@ check() {
 }
 check 44250 llmc shaders
 check 6480 dev
-check 32850 tests
+check 32825 tests
 exit $bad
