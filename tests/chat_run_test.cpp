@@ -14,6 +14,7 @@
 #include "llmc/text/tokenizer_roles.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
+#include "tests/token_shard.h"
 
 using Words = std::vector<std::string>;
 
@@ -228,9 +229,7 @@ TEST_F(ChatRun, InAMixtureWithPlainText) {
                          folder / tokenizer, "-x", "1", "-e", "custom:layers=1,heads=2,channels=32",
                          "--device", "cpu", "--tokenizer", tokenizer});
         ASSERT_EQ(trained.status, 0) << trained.err;
-        const TokenShard shard = open_token_shards(folder / (tokenizer + "/tokens/text1_train.bin"))[0];
-        std::vector<uint16_t> tokens(shard.tokens);
-        read_tokens(shard, 0, tokens.size(), tokens.data());
+        const auto tokens = read_shard(folder / (tokenizer + "/tokens/text1_train.bin"));
         const int end = tokenizer == "bytes" ? 256 : 0;
         EXPECT_GT(std::count(tokens.begin(), tokens.end(), end), 1000) << tokenizer;
     }

@@ -29,12 +29,10 @@ struct Distributed : testing::Test {
     // Few targets count, and none in many sequences.
     void mask_data() {
         for (const std::string& path : {data.train, data.val}) {
-            const TokenShard shard = open_token_shards(path)[0];
-            std::vector<uint16_t> tokens(shard.tokens);
-            read_tokens(shard, 0, tokens.size(), tokens.data());
+            const std::vector<uint16_t> tokens = read_shard(path);
             std::vector<bool> targets;
             for (size_t i = 0; i < tokens.size(); i++) targets.push_back(i % 51 < 17 && i % 4 == 0);
-            TokenShardWriter writer(shard.path);
+            TokenShardWriter writer(path);
             writer.add(tokens.data(), tokens.size(), targets);
             writer.finish();
         }

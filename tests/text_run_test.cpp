@@ -245,22 +245,15 @@ TEST_F(TextRun, ValidationIsDrawnFromAllOfTheText) {
         write_whole_file(folder / "both/a_de.txt", {german});
         write_whole_file(folder / "both/z_en.txt", {english});
         const auto words = [&](const std::string& part) {
-            const TokenShard shard = open_token_shard(folder / ("run/tokens/text_" + part + ".bin"));
-            std::vector<uint16_t> tokens(shard.tokens);
-            read_tokens(shard, 0, tokens.size(), tokens.data());
             std::string text;
-            for (const uint16_t token : tokens) text += token == 256 ? '\n' : char(token);
+            for (const uint16_t token : read_shard(folder / ("run/tokens/text_" + part + ".bin")))
+                text += token == 256 ? '\n' : char(token);
             return text;
-        };
-        const auto count = [](const std::string& text, const std::string& word) {
-            int found = 0;
-            for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) found++;
-            return found;
         };
         train("both", {"-o", "run"});
         const std::string val = words("val"), train_text = words("train");
-        EXPECT_NEAR(count(val, " ist deutsch"), 300, 100);
-        EXPECT_NEAR(count(val, "this is the sentence"), 300, 100);
+        EXPECT_NEAR(count_of(val, " ist deutsch"), 300, 100);
+        EXPECT_NEAR(count_of(val, "this is the sentence"), 300, 100);
         for (int i = 0; i < 3000; i++)
             EXPECT_FALSE(contains(val, "Nummer " + std::to_string(i) + " ist") &&
                          contains(train_text, "Nummer " + std::to_string(i) + " ist"));

@@ -259,12 +259,6 @@ TEST(train_gpt2, fp16_scales_the_loss_down_when_gradients_overflow) {
     }
 }
 
-static int count(const std::string& text, const std::string& what) {
-    int found = 0;
-    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) found++;
-    return found;
-}
-
 // One batch in forty has tokens that occur nowhere else.
 TEST(train_gpt2, skips_outliers_on_request) {
     Data data;
@@ -280,16 +274,16 @@ TEST(train_gpt2, skips_outliers_on_request) {
         if (cpu) {
             const ProgramResult plain = data.run(options);
             EXPECT_EQ(plain.status, 0) << plain.err;
-            EXPECT_EQ(count(plain.out, "was skipped"), 0) << plain.out;
+            EXPECT_EQ(count_of(plain.out, "was skipped"), 0) << plain.out;
         }
         for (const std::string flag : {"-sl", "-sg"}) {
             if (!cpu && flag == "-sl") continue;
             const ProgramResult skipping = data.run(with(options, {flag, "6"}));
             EXPECT_EQ(skipping.status, 0) << skipping.err;
-            const int skipped = count(skipping.out, "is an outlier; the update was skipped");
+            const int skipped = count_of(skipping.out, "is an outlier; the update was skipped");
             EXPECT_GE(skipped, 2) << flag;
             EXPECT_LE(skipped, 10) << flag;
-            EXPECT_EQ(count(read_whole_file(data / (where + "/metrics.csv")), ",outlier,"), skipped);
+            EXPECT_EQ(count_of(read_whole_file(data / (where + "/metrics.csv")), ",outlier,"), skipped);
             EXPECT_NE(skipping.out.find(std::to_string(skipped) + " updates were skipped"),
                       std::string::npos);
         }
@@ -302,9 +296,9 @@ TEST(train_gpt2, updates_that_are_not_finite_are_skipped_and_counted) {
         const ProgramResult result = data.run({"-x", "20", "-s", "0", "-v", "0", "-l", "1000", "-c", "1",
                                                "-n", "20", "--device", where, "-o", data / where});
         ASSERT_EQ(result.status, 0) << result.err;
-        const int skipped = count(result.out, "is not finite; the update was skipped");
+        const int skipped = count_of(result.out, "is not finite; the update was skipped");
         EXPECT_GE(skipped, 1) << result.out;
-        EXPECT_EQ(count(read_whole_file(data / (where + "/metrics.csv")), ",not finite,"), skipped);
+        EXPECT_EQ(count_of(read_whole_file(data / (where + "/metrics.csv")), ",not finite,"), skipped);
         EXPECT_NE(result.out.find(std::to_string(skipped) + " updates were skipped"), std::string::npos)
             << result.out;
         for (float weight : all_weights(model_path(data / where, 20))) ASSERT_TRUE(std::isfinite(weight));
