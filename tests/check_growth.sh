@@ -13,5 +13,5 @@ check() {
 }
 check 44250 llmc shaders
 check 6480 dev
-check 32740 tests
+check 32625 tests
 exit $bad
