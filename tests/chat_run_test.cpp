@@ -15,14 +15,11 @@
 #include "llmc/text/tokenizer_roles.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
+#include "tests/token_shard.h"
 
 using Words = std::vector<std::string>;
 
 static std::string bin(const std::string& name) { return BINARY_DIR "/" + name; }
-
-static bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
 
 // Questions whose answers a small model learns, in all three forms.
 struct ChatRun : testing::Test {
@@ -44,22 +41,11 @@ struct ChatRun : testing::Test {
         write_whole_file(chat, {text});
     }
     ProgramResult train(const char* steps, const Words& options) const {
-        Words words = {bin("train_gpt2"),
-                       "--text",
-                       chat,
-                       "-o",
-                       run,
-                       "--device",
-                       "cpu",
-                       "-e",
-                       "custom:layers=1,heads=2,channels=32",
-                       "-x",
-                       steps,
-                       "--patience",
-                       "0",
-                       "--threads",
-                       "2"};
-        words.insert(words.end(), options.begin(), options.end());
+        Words words = {bin("train_gpt2"), "--text", chat, "-o", run, "-x", steps};
+        for (const Words& more :
+             {words_of("--device cpu -e custom:layers=1,heads=2,channels=32 --patience 0 --threads 2"),
+              options})
+            words.insert(words.end(), more.begin(), more.end());
         return run_program(words);
     }
     ProgramResult answer(const Words& options) const {
@@ -244,9 +230,7 @@ TEST_F(ChatRun, InAMixtureWithPlainText) {
                          folder / tokenizer, "-x", "1", "-e", "custom:layers=1,heads=2,channels=32",
                          "--device", "cpu", "--tokenizer", tokenizer});
         ASSERT_EQ(trained.status, 0) << trained.err;
-        const TokenShard shard = open_token_shards(folder / (tokenizer + "/tokens/text1_train.bin"))[0];
-        std::vector<uint16_t> tokens(shard.tokens);
-        read_tokens(shard, 0, tokens.size(), tokens.data());
+        const auto tokens = read_shard(folder / (tokenizer + "/tokens/text1_train.bin"));
         const int end = tokenizer == "bytes" ? 256 : 0;
         EXPECT_GT(std::count(tokens.begin(), tokens.end(), end), 1000) << tokenizer;
     }

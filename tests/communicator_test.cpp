@@ -49,12 +49,6 @@ static ProgramResult run_job(int processes, const std::vector<std::string>& argu
     return run_program(argv);
 }
 
-static int occurrences(const std::string& text, const std::string& part) {
-    int count = 0;
-    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) count++;
-    return count;
-}
-
 static bool shared_files_exist() {
     std::error_code none;
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", none))
@@ -199,7 +193,7 @@ TEST(Communicator, WrongMessagesEndTheJob) {
     for (const auto& [name, message] : cases) {
         const ProgramResult result = run_job(2, {"wrong", name});
         EXPECT_NE(result.status, 0);
-        EXPECT_EQ(occurrences(result.err, message), 1) << result.err;
+        EXPECT_EQ(count_of(result.err, message), 1) << result.err;
     }
 }
 
@@ -233,7 +227,7 @@ static void expect_loss(const Loss& loss) {
     const ProgramResult result = run_job(loss.processes, {"loss", loss.how}, loss.options);
     EXPECT_LT(now() - start, 10);
     EXPECT_TRUE(result.status != 0 || loss.options.survive_death);
-    EXPECT_EQ(occurrences(result.err, loss.line), 1) << result.err;
+    EXPECT_EQ(count_of(result.err, loss.line), 1) << result.err;
     EXPECT_EQ(result.out, "");
     EXPECT_EQ(result.err.find("did not wait"), std::string::npos) << result.err;
     expect_no_shared_files();
@@ -274,12 +268,11 @@ TEST(Communicator, RankThatHangsEndsTheJobAfterTheTimeout) {
             run_job(3, {"loss", rank ? "stop-gather" : "stop0-gather"}, {.variable = "RANKS_PER_NODE=1"});
         EXPECT_LT(now() - start, 30);
         const std::string waits = format_string("waiting for rank %d on %s for 4 s\n", rank, host.c_str());
-        EXPECT_EQ(occurrences(result.err, waits), 1) << result.err;
-        EXPECT_EQ(
-            occurrences(result.err, format_string("the job waited for rank %d on %s for 8 s (--timeout); "
-                                                  "resume somewhere\n",
-                                                  rank, host.c_str())),
-            1)
+        EXPECT_EQ(count_of(result.err, waits), 1) << result.err;
+        EXPECT_EQ(count_of(result.err, format_string("the job waited for rank %d on %s for 8 s (--timeout); "
+                                                     "resume somewhere\n",
+                                                     rank, host.c_str())),
+                  1)
             << result.err;
     }
 }
@@ -304,8 +297,7 @@ TEST(Communicator, KillsAtRandomMomentsLeaveNothingBehind) {
         EXPECT_LT(now() - start, 10);
         EXPECT_NE(result.status, 0);
         const std::string rank = "rank " + std::to_string(processes - 1);
-        const int lines =
-            occurrences(result.err, died(processes - 1)) + occurrences(result.err, "process " + rank);
+        const int lines = count_of(result.err, died(processes - 1)) + count_of(result.err, "process " + rank);
         EXPECT_TRUE(lines >= 1 || !is_open_mpi()) << result.err;
         expect_no_shared_files();
     }

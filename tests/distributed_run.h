@@ -29,12 +29,10 @@ struct Distributed : testing::Test {
     // Few targets count, and none in many sequences.
     void mask_data() {
         for (const std::string& path : {data.train, data.val}) {
-            const TokenShard shard = open_token_shards(path)[0];
-            std::vector<uint16_t> tokens(shard.tokens);
-            read_tokens(shard, 0, tokens.size(), tokens.data());
+            const std::vector<uint16_t> tokens = read_shard(path);
             std::vector<bool> targets;
             for (size_t i = 0; i < tokens.size(); i++) targets.push_back(i % 51 < 17 && i % 4 == 0);
-            TokenShardWriter writer(shard.path);
+            TokenShardWriter writer(path);
             writer.add(tokens.data(), tokens.size(), targets);
             writer.finish();
         }
@@ -42,47 +40,24 @@ struct Distributed : testing::Test {
     // The program, unless `options` say otherwise on the CPU with one thread.
     std::vector<std::string> trainer(int batch, const std::string& output,
                                      const std::vector<std::string>& options) {
-        return with({program,
-                     "-i",
-                     data.train,
-                     "-j",
-                     data.val,
-                     "-e",
-                     five_layers,
-                     "-t",
-                     "17",
-                     "-o",
-                     folder(output),
-                     "-b",
-                     std::to_string(batch),
-                     "-x",
-                     std::to_string(STEPS),
-                     "-v",
-                     "10",
-                     "-s",
-                     "0",
-                     "--threads",
-                     "1",
-                     "--device",
-                     "cpu"},
-                    options);
+        const std::vector<std::string> files = {program,  "-i", data.train,    "-j",
+                                                data.val, "-o", folder(output)};
+        const std::string usual = "-t 17 -v 10 -s 0 --threads 1 --device cpu -e " + five_layers;
+        const std::vector<std::string> sizes = {"-b", std::to_string(batch), "-x", std::to_string(STEPS)};
+        return with(with(with(files, words_of(usual)), sizes), options);
     }
-    inline static const std::vector<std::string> launcher = {"env",
-                                                             "TERM=xterm",
-                                                             WITHOUT_LEAK_CHECK,
-                                                             "OMPI_ALLOW_RUN_AS_ROOT=1",
-                                                             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                                                             "mpirun",
-                                                             "--oversubscribe",
-                                                             "--bind-to",
-                                                             "none"};
+    inline static const std::vector<std::string> launcher =
+        words_of("env TERM=xterm " + std::string(WITHOUT_LEAK_CHECK) +
+                 " OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+                 " mpirun --oversubscribe --bind-to none");
     // Trains with so many processes. `wrapper` is a command that runs the one behind it.
     ProgramResult start(int processes, const std::vector<std::string>& options, const std::string& output,
                         const std::vector<std::string>& wrapper = {}) {
         const std::vector<std::string> command = with(launcher, {"-np", std::to_string(processes)});
         return run_program(with(wrapper, with(command, trainer(SEQUENCES / processes, output, options))));
     }
-    // A process of a job, with options of its own, and a command that runs the one behind it.
+    // A process of a job, with options of its own, and a command that runs the one behind it, or options of
+    // mpirun for it.
     struct Member {
         std::vector<std::string> options, wrapper = {};
     };

@@ -50,15 +50,8 @@ TEST_F(Distributed, MasksTrainLikeOneProcess) {
     }
 }
 
-TEST_F(Distributed, RepeatsBitIdentically) {
-    for (const std::string& where : devices()) {
-        train(3, {"--device", where, "-n", "20", "-d", "204"}, "first");
-        train(3, {"--device", where, "-n", "20", "-d", "204"}, "second");
-        EXPECT_EQ(model_after("first", STEPS), model_after("second", STEPS)) << where;
-    }
-}
-
-// -z 0 means ZeRO stage 1, too. 3 processes divide no tensor of this model evenly.
+// Runs repeat bit-identically; -z 0 means ZeRO stage 1, too. 3 processes divide no tensor of this model
+// evenly.
 TEST_F(Distributed, ZeroStagesAreBitIdentical) {
     for (const std::string& where : devices())
         for (const std::string precision : {"bf16", "fp32"}) {
@@ -86,16 +79,6 @@ TEST_F(Distributed, OffloadingTheOptimizerIsBitIdentical) {
     unsetenv("LAUNCHPAD_STAGED");
     EXPECT_TRUE(model_after("none", 4) == model_after("optimizer", 4));
     EXPECT_TRUE(moments_after("none", 4) == moments_after("optimizer", 4));
-}
-
-TEST_F(Distributed, ResumeIsBitIdentical) {
-    const std::vector<std::string> options = {"-x", "10", "--dropout", "0.2"};
-    train(3, with(options, {"-n", "10"}), "straight");
-    train(3, with(options, {"-n", "4"}), "resumed");
-    for (const int step : {8, 10}) delete_checkpoint(folder("resumed"), step);
-    train(3, with(options, {"-y", "1"}), "resumed");
-    EXPECT_TRUE(model_after("straight", 10) == model_after("resumed", 10));
-    EXPECT_TRUE(moments_after("straight", 10) == moments_after("resumed", 10));
 }
 
 // --ranks-per-node makes this machine look like several, which exchange messages instead of sharing memory.
@@ -207,10 +190,8 @@ TEST_F(Distributed, OnlyRankZeroPrints) {
 
 // mpirun binds two processes to a core each, which leaves the others idle.
 TEST_F(Distributed, SaysThatProcessesAreBoundToFewCores) {
-    const std::vector<std::string> mpirun = {"env", "OMPI_ALLOW_RUN_AS_ROOT=1",
-                                             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun", "--oversubscribe"};
     const auto bound = [&](const std::string& to, const std::vector<std::string>& command) {
-        return run_program(with(with(mpirun, {"--bind-to", to, "-np", "1"}), command)).out;
+        return run_program(with(with(launcher, {"--bind-to", to, "-np", "1"}), command)).out;
     };
     const std::vector<std::string> plan = {program, "-e", tiny, "--device", "cpu", "--dry-run=memory",
                                            "-t",    "17"};
@@ -251,9 +232,10 @@ TEST_F(Distributed, RefusesOptionsThatDisagreeWithTheJob) {
     EXPECT_NE(odd_batch.err.find("B*T*processes"), std::string::npos) << odd_batch.err;
 }
 
-// Every process verifies what it reads; damage that one of them finds makes all resume the checkpoint before.
+// Every process verifies what it reads; damage that one of them finds makes all resume the checkpoint before,
+// bit-identically with the same processes.
 TEST_F(Distributed, DamagedCheckpointIsNotResumed) {
-    const std::vector<std::string> options = {"-x", "8", "-n", "4"};
+    const std::vector<std::string> options = {"-x", "8", "-n", "4", "--dropout", "0.2"};
     train(3, options, "whole");
     for (const std::string& name :
          {std::string("model_00000008.bin"), std::string("state_00000008_00002.bin")})
@@ -296,30 +278,9 @@ TEST_F(Distributed, ResumeReadsEachByteOnce) {
         "-x", "1",
         "-n", "1",
         "-j", ""};
-    const std::string script = format_string(R"("%s" "$@"; grep rchar /proc/$$/io >&2)", program.c_str());
+    const Member counted = {{}, {"bash", "-c", R"("$@"; grep rchar /proc/$$/io >&2)", "bash"}};
     const auto job = [&](const std::vector<std::string>& more) {
-        const std::vector<std::string> mpirun = {"env",
-                                                 "OMPI_ALLOW_RUN_AS_ROOT=1",
-                                                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                                                 "mpirun",
-                                                 "--oversubscribe",
-                                                 "-np",
-                                                 std::to_string(processes),
-                                                 "bash",
-                                                 "-c",
-                                                 script,
-                                                 "program",
-                                                 "-i",
-                                                 data.train,
-                                                 "--device",
-                                                 "cpu",
-                                                 "--threads",
-                                                 "1",
-                                                 "-s",
-                                                 "0",
-                                                 "-o",
-                                                 folder("out")};
-        return run_program(with(with(mpirun, options), more));
+        return start_each(std::vector(processes, counted), with(options, more), "out");
     };
     const ProgramResult fresh = job({"--ranks-per-node", "2"});
     ASSERT_EQ(fresh.status, 0) << fresh.err;
@@ -359,28 +320,11 @@ TEST_F(Distributed, RefusesProcessesThatSeeOtherFiles) {
         const std::string before = bytes;
         bytes[bytes.size() - 4] ^= 1;
         write_whole_file(second + "/" + name, {bytes});
-        const std::vector<std::string> train = {program,
-                                                "-i",
-                                                seen + "train.bin",
-                                                "-j",
-                                                seen + "val.bin",
-                                                "-e",
-                                                seen + "model.bin",
-                                                "-b",
-                                                "3",
-                                                "--hellaswag-file",
-                                                "/none",
-                                                "-t",
-                                                "17",
-                                                "-x",
-                                                "3",
-                                                "--device",
-                                                "cpu"};
-        std::vector<std::string> command = {"env", "OMPI_ALLOW_RUN_AS_ROOT=1",
-                                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun", "--oversubscribe"};
-        command = with(with(command, {"-np", "1", "-wdir", first}), train);
-        command = with(with(command, {":", "-np", "1", "-wdir", second}), train);
-        const ProgramResult result = run_program(command);
+        const std::vector<std::string> files = {
+            "-i", seen + "train.bin", "-j",   seen + "val.bin", "-e", seen + "model.bin", "-x",
+            "3",  "--hellaswag-file", "/none"};
+        const ProgramResult result =
+            start_each({{{}, {"-wdir", first}}, {{}, {"-wdir", second}}}, files, seen + "out");
         EXPECT_NE(result.status, 0) << name;
         EXPECT_NE(result.err.find("this process has '" + what), std::string::npos) << result.err;
         write_whole_file(second + "/" + name, {before});
@@ -393,18 +337,9 @@ TEST_F(Distributed, RefusesProcessesThatSeeOtherCheckpoints) {
     std::filesystem::create_directory(first);
     write_tokens(first + "/train.bin", 3000, 67);
     const auto job = [&](const std::vector<std::string>& options, const std::string& other) {
-        const std::vector<std::string> train = with({program, "-i", seen + "train.bin",
-                                                     "-e",    tiny, "-b",
-                                                     "3",     "-t", "17",
-                                                     "-x",    "3",  "-v",
-                                                     "0",     "-n", "2",
-                                                     "-s",    "0",  "--device",
-                                                     "cpu",   "-o", seen + "run"},
-                                                    options);
-        std::vector<std::string> command = {"env", "OMPI_ALLOW_RUN_AS_ROOT=1",
-                                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun", "--oversubscribe"};
-        command = with(with(command, {"-np", "1", "-wdir", first}), train);
-        return run_program(with(with(command, {":", "-np", "1", "-wdir", other}), train));
+        const std::vector<std::string> run = {
+            "-i", seen + "train.bin", "-j", "", "-x", "3", "-v", "0", "-n", "2", "-o", seen + "run"};
+        return start_each({{{}, {"-wdir", first}}, {{}, {"-wdir", other}}}, with(run, options), "");
     };
     const ProgramResult whole = job({}, first);
     ASSERT_EQ(whole.status, 0) << whole.err;
@@ -431,17 +366,8 @@ TEST_F(Distributed, RefusesProcessesThatDiffer) {
           Difference{{"-z", "0"}, {"-z", "1"}, "zero-stage"},
           Difference{{"-i", data.train}, {"-i", other}, "other.bin"}, Difference{{}, {"--help"}, "--help"},
           Difference{{}, {"--dry-run"}, "--dry-run"}, Difference{{"--export", "hf", "x"}, {}, "--export"},
-          Difference{{"-o", data / "o"}, {"-o", data / "o", "-y", "1"}, "--resume"}}) {
-        const std::vector<std::string> common = {program, "-i",       data.train, "-e", tiny,
-                                                 "-b",    "3",        "-t",       "17", "-x",
-                                                 "3",     "--device", "cpu",      "-s", "0"};
-        std::vector<std::string> command = {
-            "env",    "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-            "mpirun", "--oversubscribe",          "-np",
-            "1"};
-        command = with(with(with(command, common), d.first), {":", "-np", "1"});
-        command = with(with(command, common), d.second);
-        const ProgramResult result = run_program(command);
+          Difference{{}, {"-y", "1"}, "--resume"}}) {
+        const ProgramResult result = start_each({{d.first}, {d.second}}, {"-x", "3"}, "out");
         EXPECT_NE(result.status, 0);
         EXPECT_NE(result.err.find(d.named), std::string::npos) << result.err;
         EXPECT_NE(result.err.find("rank 0 has"), std::string::npos) << result.err;

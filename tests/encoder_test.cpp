@@ -7,10 +7,16 @@
 
 struct Shape {
     int B, T, C, V;
-    int often;  // every so many tokens, token 2, like a frequent word; 0: never
+    int often;  // every so many tokens, token 2, like a frequent word; 0: never; -1: each token in its turn
 };
 static const Shape shapes[] = {{1, 1, 1, 3, 0},    {2, 3, 5, 4, 0},     {3, 7, 48, 11, 2},
                                {2, 33, 129, 9, 3}, {4, 300, 17, 50, 2}, {3, 25, 768, 1000, 4}};
+
+// For the backward pass: more buckets than the grids of encoder_backward2 cover at once, 9000 short ones,
+// then 300 long ones; buckets of LONG_BUCKET positions, and of one more.
+static_assert(LONG_BUCKET == 32);
+static const Shape bucket_shapes[] = {
+    {1, 9000, 3, 9000, -1}, {50, 240, 4, 300, -1}, {2, 48, 4, 3, -1}, {1, 99, 4, 3, -1}};
 
 // Inputs that are exact in Real, and the results of the CPU versions in fp32.
 template <class Real = float>
@@ -26,7 +32,8 @@ struct Case {
           dout(random_values<Real>(out.size(), 4)),
           dwte(random_values<Real>(wte.size(), 5)),
           dwpe(random_values<Real>(wpe.size(), 6)) {
-        for (size_t i = 0; s.often && i < inp.size(); i += s.often) inp[i] = 2;
+        for (size_t i = 0; s.often > 0 && i < inp.size(); i += s.often) inp[i] = 2;
+        for (size_t i = 0; s.often < 0 && i < inp.size(); i++) inp[i] = int(i) % s.V;
         encoder_forward<float>(nullptr, {.out = out.data(),
                                          .inp = inp.data(),
                                          .wte = wte.data(),
@@ -34,9 +41,6 @@ struct Case {
                                          .B = s.B,
                                          .T = s.T,
                                          .C = s.C});
-        run_backward(s);
-    }
-    void run_backward(const Shape& s) {
         build_encoder_buckets(buckets.data(), inp.data(), int(inp.size()));
         dwte_after = dwte;
         dwpe_after = dwpe;
@@ -137,22 +141,11 @@ TYPED_TEST(Encoder, ForwardMatchesFloat) {
     }
 }
 
-// Runs a version of the backward pass and compares its gradients.
-template <class Real>
-static void check_backward(LaunchPad& pad, const KernelVersion<EncoderBackward<Real>>& version,
-                           int block_size, const Shape& s, const Case<Real>& c) {
-    DeviceArray<int> buckets(pad, c.buckets);
-    DeviceArray<Real> dout(pad, c.dout), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
-    version.launch(
-        pad, {.dwte = dwte, .dwpe = dwpe, .dout = dout, .buckets = buckets, .B = s.B, .T = s.T, .C = s.C},
-        block_size);
-    expect_close("dwte", dwte.values(), c.dwte_after, tolerance<Real>(2e-6));
-    expect_close("dwpe", dwpe.values(), c.dwpe_after, tolerance<Real>(2e-6));
-}
-
 TYPED_TEST(Encoder, BackwardMatchesFloat) {
     using Real = TypeParam;
-    for (const Shape& s : shapes) {
+    std::vector<Shape> all(std::begin(shapes), std::end(shapes));
+    all.insert(all.end(), std::begin(bucket_shapes), std::end(bucket_shapes));
+    for (const Shape& s : all) {
         SCOPED_TRACE(describe(s));
         const Case<Real> c(s);
         const std::vector<Real> dout = from_floats<Real>(c.dout);
@@ -166,28 +159,22 @@ TYPED_TEST(Encoder, BackwardMatchesFloat) {
                                          .C = s.C});
         EXPECT_EQ(to_floats(dwte_cpu), rounded<Real>(c.dwte_after));
         EXPECT_EQ(to_floats(dwpe_cpu), rounded<Real>(c.dwpe_after));
-        for_each_version<Real>(with_baselines(encoder_backward_versions<Real>()),
-                               [&](LaunchPad& pad, auto& version, int block_size) {
-                                   check_backward<Real>(pad, version, block_size, s, c);
-                               });
-    }
-}
-
-// More buckets than the grids of encoder_backward2 cover at once: 9000 short ones, then 300 long ones. Then
-// buckets of LONG_BUCKET positions and of one more.
-TYPED_TEST(Encoder, BackwardManyBuckets) {
-    using Real = TypeParam;
-    static_assert(LONG_BUCKET == 32);
-    for (const Shape& s :
-         {Shape{1, 9000, 3, 9000, 0}, {50, 240, 4, 300, 0}, {2, 48, 4, 3, 0}, {1, 99, 4, 3, 0}}) {
-        SCOPED_TRACE(describe(s));
-        Case<Real> c(s);
-        for (size_t i = 0; i < c.inp.size(); i++) c.inp[i] = int(i) % s.V;
-        c.run_backward(s);
-        for_each_version<Real>(with_baselines(encoder_backward_versions<Real>()),
-                               [&](LaunchPad& pad, auto& version, int block_size) {
-                                   check_backward<Real>(pad, version, block_size, s, c);
-                               });
+        const auto check = [&](LaunchPad& pad, auto& version, int block_size) {
+            DeviceArray<int> buckets(pad, c.buckets);
+            DeviceArray<Real> on_device(pad, c.dout), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
+            version.launch(pad,
+                           {.dwte = dwte,
+                            .dwpe = dwpe,
+                            .dout = on_device,
+                            .buckets = buckets,
+                            .B = s.B,
+                            .T = s.T,
+                            .C = s.C},
+                           block_size);
+            expect_close("dwte", dwte.values(), c.dwte_after, tolerance<Real>(2e-6));
+            expect_close("dwpe", dwpe.values(), c.dwpe_after, tolerance<Real>(2e-6));
+        };
+        for_each_version<Real>(with_baselines(encoder_backward_versions<Real>()), check);
     }
 }
 
@@ -196,19 +183,4 @@ TYPED_TEST(Encoder, UnalignedAddresses) {
     for (const char* layer : {"encoder_forward", "encoder_backward"})
         for (const size_t margin : {1, 4})
             check_rows<TypeParam>(layer, {.B = 2, .T = 40, .C = 16, .NH = 1, .V = 5, .Vp = 8}, margin);
-}
-
-// One token, more often than the iterations that a software device allows an invocation.
-TEST(EncoderBackward, OfATokenThatFillsALargeBatch) {
-    const Shape s = {70, 1001, 3, 5, 1};
-    const Case<> c(s);
-    for (const auto& pad : test_pads()) {
-        DeviceArray<int> buckets(*pad, c.buckets);
-        DeviceArray<float> dout(*pad, c.dout), dwte(*pad, c.dwte), dwpe(*pad, c.dwpe);
-        encoder_backward<float>(
-            pad.get(),
-            {.dwte = dwte, .dwpe = dwpe, .dout = dout, .buckets = buckets, .B = s.B, .T = s.T, .C = s.C});
-        expect_close("dwte", dwte.values(), c.dwte_after, 1e-5);
-        expect_close("dwpe", dwpe.values(), c.dwpe_after, 1e-5);
-    }
 }

@@ -12,10 +12,6 @@
 
 using Words = std::vector<std::string>;
 
-static bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 static std::string python() {
     const char* named = getenv("LLMC_TEST_PYTHON");
     return named ? named : "python3";
@@ -55,29 +51,10 @@ struct Export : ::testing::Test {
                          tokenizer, "--val-tokens", "600", *shared / "my.txt"});
         ASSERT_EQ(made.status, 0) << made.err;
         const std::string data = *shared / ("data/" + name);
-        const ProgramResult run = run_program({program,
-                                               "--device",
-                                               "cpu",
-                                               "-i",
-                                               data + "_train.bin",
-                                               "-j",
-                                               data + "_val.bin",
-                                               "-e",
-                                               "custom:layers=2,heads=2,channels=32,max_seq_len=64",
-                                               "-b",
-                                               "4",
-                                               "-t",
-                                               "64",
-                                               "-x",
-                                               "120",
-                                               "-l",
-                                               "0.005",
-                                               "-s",
-                                               "0",
-                                               "-n",
-                                               "120",
-                                               "-o",
-                                               *shared / ("run_" + name)});
+        const ProgramResult run = run_program(with(
+            {program, "-i", data + "_train.bin", "-j", data + "_val.bin", "-o", run_of(name)},
+            words_of("--device cpu -e custom:layers=2,heads=2,channels=32,max_seq_len=64 -b 4 -t 64 -x 120 "
+                     "-l 0.005 -s 0 -n 120")));
         ASSERT_EQ(run.status, 0) << run.err;
     }
     static std::string run_of(const std::string& name) { return *shared / ("run_" + name); }
@@ -90,6 +67,17 @@ struct Export : ::testing::Test {
                                                   "-n", "30", "--temperature", "0", "once upon"});
         EXPECT_EQ(result.status, 0) << result.err;
         return result.out;
+    }
+    // As Python prints it.
+    static std::string list_of_tokens(const std::string& name, const char* text,
+                                      bool begins_document = false) {
+        Tokenizer tokenizer = open_tokenizer(name == "bpe" ? *shared / "small.bin" : "bytes");
+        std::vector<uint16_t> tokens;
+        if (begins_document) tokens.push_back(uint16_t(tokenizer.end_of_text));
+        tokenizer.encode(text, tokens);
+        std::string list;
+        for (uint16_t token : tokens) list += (list.empty() ? "[" : ", ") + std::to_string(token);
+        return list + "]\n";
     }
     // Calls check(path, tokenizer's name) for a GGUF file of each tokenizer and precision.
     template <class Check>
@@ -125,12 +113,8 @@ TEST_F(Export, LlamaCppContinuesTextsAsGenerateDoes) {
                          "print('once upon' + out['choices'][0]['text'])",
                          path});
         ASSERT_EQ(theirs.status, 0) << theirs.err;
-        Tokenizer tokenizer = open_tokenizer(name == "bpe" ? *shared / "small.bin" : "bytes");
-        std::vector<uint16_t> tokens = {uint16_t(tokenizer.end_of_text)};
-        tokenizer.encode("once upon h\xc3\xa9\n  y", tokens);
-        std::string list;
-        for (uint16_t token : tokens) list += (list.empty() ? "[" : ", ") + std::to_string(token);
-        EXPECT_EQ(theirs.out, list + "]\n" + greedy_text(run_of(name))) << path;
+        const std::string tokens = list_of_tokens(name, "once upon h\xc3\xa9\n  y", true);
+        EXPECT_EQ(theirs.out, tokens + greedy_text(run_of(name))) << path;
     });
 }
 
@@ -175,12 +159,14 @@ TEST_F(Export, TransformersReadsTheFolderInEachPrecision) {
                  "model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1]).eval()\n"
                  "assert model.generation_config.eos_token_id == tokenizer.eos_token_id\n"
                  "print(model.dtype)\n"
+                 "print(tokenizer.encode('once upon h\\u00e9'))\n"
                  "ids = torch.tensor([[tokenizer.eos_token_id] + tokenizer.encode('once upon')])\n"
                  "out = model.float().generate(ids, max_new_tokens=30, do_sample=False)\n"
                  "print(tokenizer.decode(out[0][1:]))",
                  folder / "hf"});
             ASSERT_EQ(theirs.status, 0) << theirs.err;
-            EXPECT_EQ(theirs.out, type + "\n" + greedy_text(run_of(name)));
+            EXPECT_EQ(theirs.out,
+                      type + "\n" + list_of_tokens(name, "once upon h\xc3\xa9") + greedy_text(run_of(name)));
         }
 }
 

@@ -23,10 +23,7 @@ static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 using Words = std::vector<std::string>;
 
 static ProgramResult run_faulty(const std::string& watched, const Words& settings, const Words& command) {
-    const Words env = {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
-                       "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0",
-                       "FILE_FAULT_FOLDER=" + watched};
-    return run_program(with(with(env, settings), command));
+    return run_program(faulty(watched, settings, command));
 }
 
 static void write_text(const std::string& path, int lines) {

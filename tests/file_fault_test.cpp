@@ -29,11 +29,7 @@ struct Faults : Data {
     // Runs the trainer with the library. `settings` are its variables, for example {"FILE_FAULT=any:3:EIO"}.
     ProgramResult run_with(const std::string& folder, const std::vector<std::string>& settings,
                            const std::vector<std::string>& options) const {
-        std::vector<std::string> command = {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
-                                            "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0",
-                                            "FILE_FAULT_FOLDER=" + folder};
-        command.insert(command.end(), settings.begin(), settings.end());
-        return run_program(with(with(with(command, {program}), {"-o", folder}), options));
+        return run_program(faulty(folder, settings, with({program, "-o", folder}, options)));
     }
     ProgramResult start(const std::string& folder, const std::vector<std::string>& settings) const {
         return run_with(folder, settings,
@@ -52,18 +48,6 @@ struct Faults : Data {
 };
 
 static bool is_write(const std::string& call) { return call.starts_with("write "); }
-
-static void copy_folder(const std::string& from, const std::string& to) {
-    std::filesystem::remove_all(to);
-    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
-}
-
-static std::set<std::string> names_of(const std::string& folder) {
-    std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(folder))
-        names.insert(entry.path().filename().string());
-    return names;
-}
 
 // Lines of standard error that are not warnings.
 static int errors_in(const std::string& text) {
@@ -120,7 +104,7 @@ TEST(FileFault, AnyCallMayFail) {
             for (auto path : {model_path, optimizer_path, run_path})
                 EXPECT_TRUE(read_whole_file(path(whole, 8)) == read_whole_file(path(b, 8))) << path(b, 8);
             EXPECT_EQ(read_whole_file(b + "/main.log"), read_whole_file(whole + "/main.log"));
-            EXPECT_EQ(names_of(b), names_of(whole));
+            EXPECT_EQ(names_in(b), names_in(whole));
             runs++;
         }
     printf("%d faults in %ld calls\n", runs, count);
@@ -201,7 +185,7 @@ TEST(FileFault, KilledAtAnySystemCall) {
             for (auto path : {model_path, optimizer_path, run_path})
                 EXPECT_TRUE(read_whole_file(path(whole, last)) == read_whole_file(path(b, last)))
                     << path(b, last);
-            EXPECT_EQ(names_of(b), names_of(whole));
+            EXPECT_EQ(names_in(b), names_in(whole));
         }
         printf("%s run: killed at %zu of %ld system calls\n", resumes ? "resumed" : "new", chosen.size(),
                count);
@@ -229,7 +213,7 @@ TEST(FileFault, AFullDiskKeepsTheEarlierCheckpoint) {
         ASSERT_EQ(data.run_with(b, {}, eight_resumed).status, 0);
         for (auto path : {model_path, optimizer_path, run_path})
             EXPECT_TRUE(read_whole_file(path(whole, 8)) == read_whole_file(path(b, 8))) << path(b, 8);
-        EXPECT_EQ(names_of(b), names_of(whole));
+        EXPECT_EQ(names_in(b), names_in(whole));
     }
 }
 
@@ -329,7 +313,7 @@ TEST(FileFault, AnEarlierRunIsNeverSplit) {
     Faults data;
     const std::string base = data / "base", b = data / "b";
     ASSERT_EQ(data.start(base, {}).status, 0);
-    const std::set<std::string> files = names_of(base);
+    const std::vector<std::string> files = names_in(base);
     const std::string model = read_whole_file(model_path(base, 4));
     const std::vector<std::string> again = {"-x", "0",  "-y",       "0",   "-s",     "0",  "-v",
                                             "0",  "-i", data.train, "-j",  data.val, "-e", tiny,
@@ -348,8 +332,9 @@ TEST(FileFault, AnEarlierRunIsNeverSplit) {
         for (const std::string earlier : {"/earlier_1", "/earlier_2"})
             if (std::filesystem::exists(model_path(b + earlier, 4))) where = b + earlier;
         ASSERT_NE(where, "");
-        const std::set<std::string> found = names_of(where);
-        for (const std::string& name : files) EXPECT_TRUE(found.count(name)) << name << " in " << where;
+        const std::vector<std::string> found = names_in(where);
+        for (const std::string& name : files)
+            EXPECT_TRUE(std::ranges::count(found, name)) << name << " in " << where;
         EXPECT_TRUE(read_whole_file(model_path(where, 4)) == model);
         EXPECT_FALSE(std::filesystem::exists(b + "/moving_earlier_run"));
     }

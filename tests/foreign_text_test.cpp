@@ -126,26 +126,6 @@ TEST(ForeignText, ReportsAreEscapedInPagesPicturesAndComparisons) {
     EXPECT_FALSE(fs::exists(folder / "touched"));
 }
 
-TEST(ForeignText, AProgramsNameInAReportIsNoPath) {
-    const std::string report = BINARY_DIR "/report";
-    if (!fs::exists(report)) GTEST_SKIP() << "built without the benchmarks";
-    TemporaryFolder folder;
-    create_folders(folder / "in");
-    for (const std::string& name :
-         {std::string("../out"), std::string("a/b"), std::string("<script>"), hostile, std::string("A"),
-          std::string(""), std::string("."), std::string(70, 'a')}) {
-        nlohmann::json json = nasty_report();
-        json["programs"][0]["program"] = name;
-        write_whole_file(folder / "in/it.json", {json.dump()});
-        const ProgramResult result = run_program({report, "--page", folder / "in/it.json"});
-        EXPECT_EQ(result.status, 1) << name;
-        EXPECT_NE(result.err.find("\"program\" is no name"), std::string::npos) << result.err;
-        EXPECT_EQ(count_lines(result.err), 1) << result.err;
-        EXPECT_EQ(names_in(folder / "in"), std::vector<std::string>{"it.json"});
-        EXPECT_EQ(names_in(folder.path), std::vector<std::string>{"in"});
-    }
-}
-
 TEST(ForeignText, NamesOfRunsAreNoMarkup) {
     TemporaryFolder folder;
     std::string hostile_line = hostile;  // options cannot hold the end of a line

@@ -70,12 +70,6 @@ TYPED_TEST(Layernorm, ForwardGpuMatchesCpu) {
     }
 }
 
-// More rows than the iterations that a software device allows an invocation.
-TYPED_TEST(Layernorm, ManyRows) {
-    for (const char* layer : {"layernorm_forward", "layernorm_backward"})
-        check_rows<TypeParam>(layer, shape_of(70001, 5), 8, Runs::training);
-}
-
 // The sum over all elements of dout * layernorm(inp), in double.
 static double loss(const std::vector<double>& inp, const std::vector<double>& weight,
                    const std::vector<double>& bias, const std::vector<float>& dout) {

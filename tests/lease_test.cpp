@@ -190,33 +190,11 @@ struct Jobs : Leases {
     std::string output = data / "out";
 
     std::vector<std::string> command(const std::vector<std::string>& options) const {
-        return with({"env",
-                     "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
-                     "FILE_FAULT_LOCKS=0",
-                     "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0",
-                     program,
-                     "-i",
-                     data.train,
-                     "-j",
-                     data.val,
-                     "-e",
-                     tiny,
-                     "-b",
-                     "3",
-                     "-t",
-                     "17",
-                     "-s",
-                     "0",
-                     "-v",
-                     "0",
-                     "--device",
-                     "cpu",
-                     "-o",
-                     output,
-                     "-y",
-                     "1",
-                     "-nk",
-                     "2"},
+        const std::string usual = "-b 3 -t 17 -s 0 -v 0 --device cpu -y 1 -nk 2 -e " + tiny;
+        return with(with({"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so", "FILE_FAULT_LOCKS=0",
+                          "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0", program, "-i", data.train,
+                          "-j", data.val, "-o", output},
+                         words_of(usual)),
                     options);
     }
 };

@@ -3,18 +3,17 @@
 // the reason why its loops are short.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <map>
 #include <regex>
+#include <set>
 
 #include "llmc/base/file.h"
+#include "llmc/kernels/kernel_cases.h"
 #include "llmc/layers/attention.h"
-#include "llmc/layers/classifier.h"
-#include "llmc/layers/decode_attention.h"
-#include "llmc/layers/encoder.h"
-#include "llmc/layers/layernorm.h"
-#include "llmc/layers/matmul.h"
 #include "tests/layer_test.h"
+#include "tests/message_of.h"
 
 // The limit of Mesa's software devices.
 static const int most = 65534;
@@ -31,139 +30,49 @@ static bool runs(Launch launch) {
     }
 }
 
-static void encoder(LaunchPad& pad, int B, int T, int C, int token_every) {
-    std::vector<int> inp = random_integers(size_t(B) * T, 1, 5);
-    for (size_t i = 0; i < inp.size(); i += token_every) inp[i] = 2;
-    std::vector<int> buckets(encoder_bucket_ints(B * T));
-    build_encoder_buckets(buckets.data(), inp.data(), B * T);
-    const std::vector<float> dout = random_values(inp.size() * C, 2, 0.01f);
-    std::vector<float> dwte(5 * C), dwpe(size_t(T) * C);
-    DeviceArray<float> gpu_dout(pad, dout), gpu_dwte(pad, dwte), gpu_dwpe(pad, dwpe);
-    DeviceArray<int> gpu_buckets(pad, buckets);
-    encoder_backward<float>(nullptr, {dwte.data(), dwpe.data(), dout.data(), buckets.data(), B, T, C});
-    if (!runs([&] { encoder_backward<float>(&pad, {gpu_dwte, gpu_dwpe, gpu_dout, gpu_buckets, B, T, C}); }))
-        return;
-    expect_close("dwte", gpu_dwte.values(), dwte, 1e-4);
-    expect_close("dwpe", gpu_dwpe.values(), dwpe, 1e-4);
-}
-
-static void sum(LaunchPad& pad, int n) {
-    const std::vector<float> losses(n, 0.5f);
-    DeviceArray<float> gpu_losses(pad, losses);
-    for (auto& version : sum_losses_versions()) {
-        DeviceArray<float> total(pad, std::vector<float>{1});
-        if (runs([&] { version.launch(pad, {total, gpu_losses, n, 1.0f / float(n)}, 32); })) {
-            EXPECT_NEAR(total.values()[0], 1.5, 1e-4);
+// Runs a layer's versions in small workgroups, whose loops are longest, or what training calls of a GEMM.
+static void check_layer(LaunchPad& pad, const std::string& row, const KernelShape& shape, int block = 32) {
+    int rows = 0;
+    for (const KernelCase& c : kernel_cases<float>(shape)) {
+        if (!(c.layer + "/" + c.shape).starts_with(row)) continue;
+        rows++;
+        Operands host(nullptr);
+        c.layer_run.prepare(host)();
+        std::set<std::string> names;
+        for (const KernelRun& run : c.versions)
+            names.insert(run.name.substr(0, run.name.rfind(':') + 1) + std::to_string(block));
+        for (const std::string& name : c.with_block ? names : std::set<std::string>{"training"}) {
+            SCOPED_TRACE(name + " " + c.layer + " " + c.shape);
+            Operands device(&pad);
+            const auto launch = (c.with_block ? *c.with_block(name) : c.layer_run).prepare(device);
+            if (!runs(launch)) continue;
+            EXPECT_EQ(message_of([&] { device.compare(host, c.layer); }), "");
         }
     }
-}
-
-static void layernorm(LaunchPad& pad, int rows, int C) {
-    const size_t n = size_t(rows) * C;
-    const std::vector<float> inp = random_values(n, 1), dout = random_values(n, 2),
-                             weight = random_values(C, 3);
-    std::vector<float> out(n), mean(rows), rstd(rows), dinp(n), dweight(C), dbias(C);
-    DeviceArray<float> gpu_inp(pad, inp), gpu_dout(pad, dout), gpu_weight(pad, weight);
-    layernorm_forward<float>(nullptr, {out.data(), mean.data(), rstd.data(), inp.data(), nullptr, nullptr,
-                                       weight.data(), weight.data(), rows, C});
-    layernorm_backward<float>(nullptr, {dinp.data(), dweight.data(), dbias.data(), nullptr, dout.data(),
-                                        inp.data(), weight.data(), mean.data(), rstd.data(), rows, C});
-    for (auto& version : layernorm_forward_versions<float>()) {
-        DeviceArray<float> gpu_out(pad, n), gpu_mean(pad, rows), gpu_rstd(pad, rows);
-        if (runs([&] {
-                version.launch(
-                    pad,
-                    {gpu_out, gpu_mean, gpu_rstd, gpu_inp, nullptr, nullptr, gpu_weight, gpu_weight, rows, C},
-                    32);
-            }))
-            expect_close(version.name, gpu_out.values(), out, 1e-5);
-    }
-    DeviceArray<float> gpu_mean(pad, mean), gpu_rstd(pad, rstd);
-    for (auto& version : layernorm_backward_versions<float>()) {
-        DeviceArray<float> gpu_dinp(pad, n), gpu_dweight(pad, std::vector<float>(C)),
-            gpu_dbias(pad, std::vector<float>(C));
-        if (!runs([&] {
-                version.launch(pad,
-                               {gpu_dinp, gpu_dweight, gpu_dbias, nullptr, gpu_dout, gpu_inp, gpu_weight,
-                                gpu_mean, gpu_rstd, rows, C},
-                               32);
-            }))
-            continue;
-        expect_close(version.name, gpu_dinp.values(), dinp, 1e-4);
-        expect_close(version.name, gpu_dweight.values(), dweight, 1e-4);
-    }
-}
-
-static void classify(LaunchPad& pad, int V) {
-    const std::vector<float> logits = random_values(V, 1);
-    std::vector<float> want = logits;
-    float loss = 0;
-    const int target = V - 2;
-    fused_classifier<float>(nullptr, {want.data(), &loss, &target, 1, 1, V, V, true});
-    DeviceArray<int> targets(pad, std::vector<int>{target});
-    for (auto& version : fused_classifier_versions<float>()) {
-        DeviceArray<float> gpu_logits(pad, logits), losses(pad, 1);
-        if (!runs([&] { version.launch(pad, {gpu_logits, losses, targets, 1, 1, V, V, true}, 32); }))
-            continue;
-        EXPECT_NEAR(losses.values()[0], loss, 1e-4);
-        expect_close(version.name, gpu_logits.values(), want, 1e-4);
-    }
-}
-
-static void attention_of_one_token(LaunchPad& pad, int keys) {
-    const int C = 64;
-    const std::vector<float> qkv = random_values(size_t(keys) * 3 * C, 1);
-    std::vector<float> want(C);
-    const int position = keys - 1;
-    decode_attention<float>(nullptr, {want.data(), qkv.data(), &position, 1, keys, C, 1});
-    DeviceArray<float> gpu_qkv(pad, qkv);
-    DeviceArray<int> positions(pad, std::vector<int>{position});
-    for (auto& version : decode_attention_versions<float>()) {
-        DeviceArray<float> out(pad, C);
-        if (runs([&] { version.launch(pad, {out, gpu_qkv, positions, 1, keys, C, 1}, 16); }))
-            expect_close(version.name, out.values(), want, 1e-4);
-    }
-}
-
-static void gemms(LaunchPad& pad, int K) {
-    const std::vector<float> inp = random_values(K, 1), weight = random_values(K, 2), zeros(K);
-    float want = 0;
-    matmul_forward_cpu<float>(
-        {.out = &want, .inp = inp.data(), .weight = weight.data(), .num_rows = 1, .C = K, .OC = 1});
-    DeviceArray<float> gpu_inp(pad, inp), gpu_weight(pad, weight), out(pad, 1);
-    const double tolerance = 1e-4 * std::sqrt(double(K));
-    if (runs([&] {
-            matmul_forward<float>(
-                &pad, {.out = out, .inp = gpu_inp, .weight = gpu_weight, .num_rows = 1, .C = K, .OC = 1});
-        })) {
-        EXPECT_NEAR(out.values()[0], want, tolerance);
-    }
-    DeviceArray<float> dweight(pad, std::vector<float>(1)), dbias(pad, std::vector<float>(1));
-    if (runs([&] {
-            matmul_backward_parameters<float>(&pad, {.dweight = dweight,
-                                                     .dbias = dbias,
-                                                     .dout = gpu_weight,
-                                                     .inp = gpu_inp,
-                                                     .num_rows = K,
-                                                     .C = 1,
-                                                     .OC = 1});
-        })) {
-        EXPECT_NEAR(dweight.values()[0], want, tolerance);
-    }
+    EXPECT_GT(rows, 0) << row;
 }
 
 TEST(LongLoops, AreRightOrRefused) {
     if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     LaunchPad& pad = *test_pads()[0];
-    encoder(pad, most + 7, 1, 3, 2);
-    encoder(pad, 700, 1001, 1, 1);
-    sum(pad, 32 * most + 5);
-    layernorm(pad, most + 7, 3);
-    layernorm(pad, 2, 32 * most / 3 + 32);
-    classify(pad, 32 * most / 2 + 65);
-    attention_of_one_token(pad, most + 7);
-    gemms(pad, most + 7);
-    gemms(pad, 8 * most + 9);
+    const KernelShape one = {.B = 1, .T = 1, .C = 1, .NH = 1, .V = 1, .Vp = 1};
+    const auto with = [&](auto change) {
+        KernelShape shape = one;
+        change(shape);
+        return shape;
+    };
+    check_layer(pad, "encoder_backward", {.B = most + 7, .T = 1, .C = 3, .NH = 1, .V = 2, .Vp = 2});
+    check_layer(pad, "encoder_backward", {.B = 700, .T = 1001, .C = 1, .NH = 1, .V = 1, .Vp = 1});
+    check_layer(pad, "sum_losses", with([](KernelShape& s) { s.B = 32 * most + 5; }));
+    check_layer(pad, "layernorm", with([](KernelShape& s) { s.B = most + 7, s.C = 3; }));
+    check_layer(pad, "layernorm", with([](KernelShape& s) { s.B = 2, s.C = 32 * most / 3 + 32; }));
+    check_layer(pad, "fused_classifier", with([](KernelShape& s) { s.V = s.Vp = 32 * most / 2 + 65; }));
+    check_layer(pad, "decode_attention/B:1/", with([](KernelShape& s) { s.T = most + 7, s.C = 64; }), 16);
+    for (const int K : {most + 7, 8 * most + 9})
+        for (const auto& [rows, C, OC] : {std::array{1, K, 1}, std::array{1, 1, K}, std::array{K, 1, 1}})
+            check_layer(pad, "matmul", with([&, linear = std::pair(C, OC), n = rows](KernelShape& s) {
+                            s.linear = {linear}, s.linear_rows = n;
+                        }));
 }
 
 // Attention over so many keys takes too long to be run.

@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/options/train_options.h"
 #include "llmc/run/run_folder.h"
@@ -15,12 +16,6 @@
 #include "tests/tiny_run.h"
 
 using Words = std::vector<std::string>;
-
-static std::string text_of(const Words& words) {
-    std::string text;
-    for (const std::string& word : words) text += word + " ";
-    return text;
-}
 
 static const std::vector<int> steps = {INT_MAX, 1 << 30, 100000000, 99999999, 7};  // newest first
 
@@ -125,7 +120,7 @@ static std::vector<std::string> options_of(const std::string& path) {
 // A command that gives every option of a program a value. What it writes stays in the folder, and is small.
 // A run that would take years, such as one of 2^31 - 1 steps, is stopped.
 static void expect_success_or_one_line(const std::string& folder, const Words& command) {
-    SCOPED_TRACE(text_of(command));
+    SCOPED_TRACE(joined(command, " "));
     const ProgramResult result = run_program(with({"env", "-C", folder, "OMP_NUM_THREADS=1", "bash", "-c",
                                                    "ulimit -f 20000; exec timeout -k 30 0.5 \"$@\"", "bash"},
                                                   command));

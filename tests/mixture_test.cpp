@@ -394,8 +394,7 @@ struct KindsRun : testing::Test {
         std::set<int> bytes;
         for (const TokenShard& shard :
              open_token_shards(folder / format_string("run/tokens/text%d_*.bin", source))) {
-            std::vector<uint16_t> tokens(shard.tokens);
-            read_tokens(shard, 0, tokens.size(), tokens.data());
+            const std::vector<uint16_t> tokens = read_shard(shard.path);
             bytes.insert(tokens.begin(), tokens.end());
         }
         return bytes;

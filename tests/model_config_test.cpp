@@ -12,12 +12,7 @@
 #include "tests/message_of.h"
 
 static std::string error_of(const std::string& descriptor) {
-    try {
-        parse_descriptor(descriptor);
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "";
+    return message_of([&] { parse_descriptor(descriptor); });
 }
 
 TEST(ModelConfig, NamedShapesHaveLlmcsSizes) {

@@ -127,6 +127,7 @@ TEST(OptionTable, WrongArgumentsGiveOneLine) {
         {{"-cc", "2147483648"}, "--any: 2147483648 is not a whole number in digits"},
         {{"--rate", "nan"}, "--rate: nan is not a number: give a number from 0 to 1"},
         {{"--rate", "1,5"}, "--rate: 1,5 is not a number: leave out the marks between its digits"},
+        {{"-c", "1_000"}, "--count: 1_000 is not a number: leave out the marks between its digits"},
         {{"--precise", "x"}, "--precise: x is not a number: give a number"},
         {{"--precise", "inf"}, "--precise: inf is not a number"},
         {{"-s", "-1"}, "--seed: -1 is not at least 0"},

@@ -46,12 +46,6 @@ static std::string xml_fault(const std::string& text) {
     return open.empty() ? "" : "never closed: " + open.back();
 }
 
-static size_t count_of(const std::string& text, const std::string& part) {
-    size_t count = 0;
-    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) count++;
-    return count;
-}
-
 TEST(Report, TheXmlCheckFindsFaults) {
     EXPECT_EQ(xml_fault("<a b=\"c\" d='e'><f/>&lt;</a>"), "");
     for (const char* bad :
@@ -80,6 +74,11 @@ TEST(Report, MalformedJsonIsRefusedInOneLine) {
         {"", "[]", "cannot use at() with array"},
         {"/program", "3", "type must be string"},
         {"/program", "\"../x\"", "\"program\" is no name"},
+        {"/program", "\"<script>\"", "\"program\" is no name"},
+        {"/program", "\"A\"", "\"program\" is no name"},
+        {"/program", "\"\"", "\"program\" is no name"},
+        {"/program", "\".\"", "\"program\" is no name"},
+        {"/program", "\"a\\nb\"", "\"program\" is no name"},
         {"/tables", "{}", "\"tables\" is no array"},
         {"/tables/0/name", "\"A table\"", "\"name\" is no name"},
         {"/tables/0/title", "null", "type must be string"},
@@ -180,8 +179,8 @@ TEST(Report, PlotsAndTablesAreOnThePage) {
     Report report = report_from_json(nasty_report(), "x");
     report.parts[1].left_out = {"sizes <100>", "sizes 200"};
     const std::string page = report_page(report);
-    EXPECT_EQ(count_of(page, "<figure"), 3u);
-    EXPECT_EQ(count_of(page, "class=\"curve\""), 2u + 1 + 1);
+    EXPECT_EQ(count_of(page, "<figure"), 3);
+    EXPECT_EQ(count_of(page, "class=\"curve\""), 2 + 1 + 1);
     for (const char* legend : {"/></svg>&lt;i&gt;cell</li>", "/></svg>GPU</li>", ">size</text>"})
         EXPECT_NE(page.find(legend), std::string::npos) << legend;
     // headings with units, text aligned left, numbers aligned right, values not measured
@@ -190,10 +189,10 @@ TEST(Report, PlotsAndTablesAreOnThePage) {
     EXPECT_NE(page.find("<td class=\"t\">GPU</td>"), std::string::npos);
     EXPECT_NE(page.find("<td>290.5</td>"), std::string::npos);
     EXPECT_NE(page.find("<td>-</td>"), std::string::npos);
-    EXPECT_EQ(count_of(page, "<tr>"), 3u + 40 + 3 + 1 + 2 + 4);  // headings and rows, of the machine, too
-    EXPECT_EQ(count_of(page, "<details") - count_of(page, "open=\"open\""), 1u);  // long, and plotted
+    EXPECT_EQ(count_of(page, "<tr>"), 3 + 40 + 3 + 1 + 2 + 4);  // headings and rows, of the machine, too
+    EXPECT_EQ(count_of(page, "<details") - count_of(page, "open=\"open\""), 1);  // long, and plotted
     EXPECT_NE(page.find("<li>sizes &lt;100&gt;</li><li>sizes 200</li>"), std::string::npos);
-    EXPECT_EQ(count_of(page, "role=\"alert\""), 1u);  // of the section that failed
+    EXPECT_EQ(count_of(page, "role=\"alert\""), 1);  // of the section that failed
 }
 
 TEST(Report, CurvesOfATable) {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
@@ -32,11 +33,7 @@ struct Grid : testing::Test, Data {
     ProgramResult train(const std::string& folder, const Words& options, const Words& settings = {},
                         const SendSignal& signal = {}) const {
         const Words command = with({program, "-o", folder, "-i", train_data(), "-j", val}, options);
-        if (settings.empty()) return run_program(command, signal);
-        const Words faults = {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
-                              "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0",
-                              "FILE_FAULT_FOLDER=" + folder};
-        return run_program(with(with(faults, settings), command), signal);
+        return run_program(settings.empty() ? command : faulty(folder, settings, command), signal);
     }
     const std::string& train_data() const { return Data::train; }
     // How many file operations an undisturbed run has.
@@ -67,12 +64,6 @@ static void expect_same_files(const std::string& a, const std::string& b) {
     EXPECT_EQ(files_of(a), files_of(b));
     for (const std::string& name : files_of(a))
         EXPECT_TRUE(read_whole_file(a + "/" + name) == read_whole_file(b + "/" + name)) << name;
-}
-
-static std::string text_of(const Words& words) {
-    std::string text;
-    for (const std::string& word : words) text += word + " ";
-    return text;
 }
 
 // Each value is on the grid of the other options or off it.
@@ -120,7 +111,7 @@ TEST_F(Grid, KilledAnywhereARunEndsWithTheSameFiles) {
     std::mt19937 random(seed());
     int kills = 0;
     for (const Words& options : sample_of_combinations(questions, 24, random)) {
-        SCOPED_TRACE(text_of(options));
+        SCOPED_TRACE(joined(options, " "));
         std::filesystem::remove_all(whole);
         const long count = operations(options);
         for (int i = 0; i < 5; i++) {
@@ -141,7 +132,7 @@ TEST_F(Grid, KilledAnywhereARunEndsWithTheSameFiles) {
 TEST_F(Grid, StoppedBySignalsARunEndsWithTheSameFiles) {
     std::mt19937 random(seed());
     for (const Words& options : sample_of_combinations(questions, 12, random)) {
-        SCOPED_TRACE(text_of(options));
+        SCOPED_TRACE(joined(options, " "));
         std::filesystem::remove_all(whole);
         ASSERT_EQ(train(whole, options).status, 0);
         for (const int signal : {SIGTERM, SIGUSR1}) {

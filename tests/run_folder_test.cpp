@@ -149,16 +149,6 @@ TEST(RunFolder, FollowsARenamedFolder) {
 static const std::vector<std::string> eight = {"-x", "8",  "-n",   "4",  "-s", "0",        "-v",
                                                "0",  "-l", "0.01", "-u", "2",  "--device", "cpu"};
 
-static ProgramResult resume(const std::string& folder, const std::vector<std::string>& options = {}) {
-    return run_program(with({program, "-y", "1", "-o", folder}, options));
-}
-
-static void expect_refusal(const ProgramResult& result, const std::string& says) {
-    EXPECT_EQ(result.status, 1) << result.out;
-    EXPECT_EQ(count_lines(result.err), 1) << result.err;
-    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
-}
-
 static void edit(const std::string& path, const std::string& from, const std::string& to) {
     std::string text = read_whole_file(path);
     const size_t at = text.find(from);

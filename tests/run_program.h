@@ -33,6 +33,16 @@ inline int count_lines(const std::string& text) {
     return lines + (!text.empty() && text.back() != '\n');
 }
 
+inline bool contains(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+inline int count_of(const std::string& text, const std::string& part) {
+    int count = 0;
+    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) count++;
+    return count;
+}
+
 // A signal to send to the program, either once it has printed some text or after some time.
 struct SendSignal {
     int number = 0;  // 0: none
@@ -140,6 +150,11 @@ struct TemporaryFolder {
     TemporaryFolder& operator=(const TemporaryFolder&) = delete;
     std::string operator/(const std::string& name) const { return path + "/" + name; }
 };
+
+inline void copy_folder(const std::string& from, const std::string& to) {
+    std::filesystem::remove_all(to);
+    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+}
 
 // With the text as standard input.
 inline ProgramResult run_with_input(std::vector<std::string> argv, const std::string& text) {

@@ -1,5 +1,5 @@
-// Rows of the table of kernels (llmc/kernels/kernel_cases.h), as the tests of layers run them: operands,
-// versions and configs are the table's, so a test names shapes only.
+// Rows of the table of kernels (llmc/kernels/kernel_cases.h) for the tests of layers. The table has operands,
+// versions and configs; a test names a layer and its shapes.
 #pragma once
 #include "dev/vulkan/baselines/baselines.h"
 #include "llmc/kernels/kernel_cases.h"
@@ -8,11 +8,11 @@
 
 enum class Runs {
     all,      // every version and config, and what training calls
-    training  // that alone: long loops are for no baseline, and take long
+    training  // only what training calls
 };
 
-// Calls check(pad, run) for these runs of a row. As for_each_version(), a memory mode but the first runs in
-// fp32, and with the first config of each version.
+// Calls check(pad, run) for these runs of a row. All of them run in the first memory mode, the others run the
+// first config of each version in fp32; fp16 runs the first configs, too (as for_each_version()).
 template <class Real, class Check>
 void for_each_run(const KernelCase& c, Check check, Runs which = Runs::all) {
     std::vector<KernelRun> runs;
@@ -34,8 +34,8 @@ void for_each_run(const KernelCase& c, Check check, Runs which = Runs::all) {
     }
 }
 
-// Compares these rows with the CPU's version, in a concurrent group: a launcher must order its own
-// dispatches. margin: how many elements past aligned memory arrays begin.
+// Compares the rows of a layer with the CPU's version. They run in a concurrent group, in which a launcher
+// must order its own dispatches. Arrays begin `margin` elements past aligned memory.
 template <class Real>
 void check_rows(const std::string& layer, const KernelShape& shape, size_t margin = 8,
                 Runs which = Runs::all) {

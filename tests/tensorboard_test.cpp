@@ -341,10 +341,6 @@ TEST(TensorBoard, WriteErrors) {
 static const std::vector<std::string> twelve = {"--device", "cpu", "-x", "12",   "-n", "4", "-v", "3",
                                                 "-s",       "0",   "-l", "0.01", "-u", "3", "-d", "51"};
 
-static void expect_ok(const ProgramResult& result) {
-    ASSERT_EQ(result.status, 0) << result.out << result.err;
-}
-
 TEST(TensorBoard, ARunWritesItsMetricsAndIsBitIdentical) {
     Data data;
     const std::string a = data / "a", b = data / "b";
@@ -375,7 +371,7 @@ TEST(TensorBoard, AResumedRunShowsNoStepTwice) {
     delete_checkpoint(a, 12);  // as if it was killed before this checkpoint, while it wrote an event
     std::filesystem::resize_file(first, std::filesystem::file_size(first) - 5);
     const std::string kept = read_whole_file(first);
-    expect_ok(run_program({program, "-y", "1", "-o", a}));  // the option is in the folder
+    expect_ok(resume(a));  // the option is in the folder
     ASSERT_EQ(event_files(a).size(), 2u);
     EXPECT_EQ(event_files(a)[0], first);
     EXPECT_EQ(read_whole_file(first), kept);
@@ -383,6 +379,6 @@ TEST(TensorBoard, AResumedRunShowsNoStepTwice) {
     EXPECT_EQ(events.at(1).status, 1);
     EXPECT_EQ(events.at(1).step, 8);
     expect_metrics_are_shown(a);
-    expect_ok(run_program({program, "-y", "1", "-o", a, "--tensorboard=false"}));  // already done
+    expect_ok(resume(a, {"--tensorboard=false"}));  // already done
     EXPECT_EQ(event_files(a).size(), 2u);
 }

@@ -15,10 +15,6 @@
 
 using Words = std::vector<std::string>;
 
-static bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 // A folder with a text of 24 kB, in which the programs run.
 struct TextRun : ::testing::Test {
     TemporaryFolder folder;
@@ -200,10 +196,6 @@ TEST_F(TextRun, EvaluatesAnyText) {
     EXPECT_NE(eval({}), eval({"--split-documents", "none"}));
 }
 
-TEST_F(TextRun, AnEmptyFolderIsRefused) {
-    expect_refused({"--text", "my.txt", "-o", ""}, "-o is empty: a run on a text needs a folder");
-}
-
 // A dry run writes nothing, and takes no longer for a longer text. It says what the run would read.
 TEST_F(TextRun, ADryRunWritesNothing) {
     for (const char* dry : {"--dry-run", "--dry-run=memory"}) {
@@ -253,22 +245,15 @@ TEST_F(TextRun, ValidationIsDrawnFromAllOfTheText) {
         write_whole_file(folder / "both/a_de.txt", {german});
         write_whole_file(folder / "both/z_en.txt", {english});
         const auto words = [&](const std::string& part) {
-            const TokenShard shard = open_token_shard(folder / ("run/tokens/text_" + part + ".bin"));
-            std::vector<uint16_t> tokens(shard.tokens);
-            read_tokens(shard, 0, tokens.size(), tokens.data());
             std::string text;
-            for (const uint16_t token : tokens) text += token == 256 ? '\n' : char(token);
+            for (const uint16_t token : read_shard(folder / ("run/tokens/text_" + part + ".bin")))
+                text += token == 256 ? '\n' : char(token);
             return text;
-        };
-        const auto count = [](const std::string& text, const std::string& word) {
-            int found = 0;
-            for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) found++;
-            return found;
         };
         train("both", {"-o", "run"});
         const std::string val = words("val"), train_text = words("train");
-        EXPECT_NEAR(count(val, " ist deutsch"), 300, 100);
-        EXPECT_NEAR(count(val, "this is the sentence"), 300, 100);
+        EXPECT_NEAR(count_of(val, " ist deutsch"), 300, 100);
+        EXPECT_NEAR(count_of(val, "this is the sentence"), 300, 100);
         for (int i = 0; i < 3000; i++)
             EXPECT_FALSE(contains(val, "Nummer " + std::to_string(i) + " ist") &&
                          contains(train_text, "Nummer " + std::to_string(i) + " ist"));
@@ -335,6 +320,7 @@ TEST_F(TextRun, UnusableTextsAreRefusedBeforeAnythingIsWritten) {
     expect_refused({"--text", "my.txt", "-d", "1000"}, "-d 1000 is not a multiple");
     expect_refused({"--text", "my.txt", "-i", "x.bin"}, "leave out -i and -j");
     expect_refused({"--text", "my.txt", "-x", "3", "--epochs", "2"}, "leave one out");
+    expect_refused({"--text", "my.txt", "-o", ""}, "-o is empty: a run on a text needs a folder");
     EXPECT_FALSE(file_exists(folder / "runs"));
 }
 

@@ -1,5 +1,7 @@
 // Shared by the tests of the trainer: data for a tiny model, the devices to test, and runs of the program.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <fstream>
 #include <string>
 #include <vector>
@@ -46,6 +48,30 @@ struct Data : TemporaryFolder {
         return found;
     }
 };
+
+inline ProgramResult resume(const std::string& folder, const std::vector<std::string>& options = {}) {
+    return run_program(with({program, "-y", "1", "-o", folder}, options));
+}
+
+inline void expect_ok(const ProgramResult& result) {
+    ASSERT_EQ(result.status, 0) << result.out << result.err;
+}
+
+inline void expect_refusal(const ProgramResult& result, const std::string& says) {
+    EXPECT_EQ(result.status, 1) << result.out;
+    EXPECT_EQ(count_lines(result.err), 1) << result.err;
+    EXPECT_TRUE(contains(result.err, says)) << result.err;
+}
+
+// A command whose calls for files below `watched` fail as the settings say, such as "FILE_FAULT=any:3:EIO":
+// tests/file_fault.cpp.
+inline std::vector<std::string> faulty(const std::string& watched, const std::vector<std::string>& settings,
+                                       const std::vector<std::string>& command) {
+    const std::vector<std::string> env = {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
+                                          "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0",
+                                          "FILE_FAULT_FOLDER=" + watched};
+    return with(with(env, settings), command);
+}
 
 inline std::vector<std::string> devices() {
     return device() == "none" ? std::vector<std::string>{"cpu"} : std::vector<std::string>{"cpu", device()};

@@ -10,6 +10,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "tests/message_of.h"
 #include "tests/run_program.h"
 
 using Tokens = std::vector<uint16_t>;
@@ -335,12 +336,9 @@ TEST(tokenizer, mismatched_vocabulary_files_are_refused) {
     auto refused = [&](const std::string& some_merges, const std::string& some_ids) {
         write_whole_file(folder / "vocab.bpe", {some_merges});
         write_whole_file(folder / "encoder.json", {some_ids});
-        try {
-            make_gpt2_tokenizer(folder / "vocab.bpe", folder / "encoder.json");
-        } catch (const Error& error) {
-            return count_lines(error.what()) == 1;
-        }
-        return false;
+        const std::string message =
+            message_of([&] { make_gpt2_tokenizer(folder / "vocab.bpe", folder / "encoder.json"); });
+        return count_lines(message) == 1;
     };
     EXPECT_TRUE(refused("", ids));
     EXPECT_TRUE(refused(merges.substr(0, merges.size() / 2), ids));
@@ -387,12 +385,7 @@ TEST(tokenizer, damaged_files_are_refused_by_name) {
     };
     for (const Case& c : cases) {
         write_whole_file(folder / "bad.bin", {c.bytes});
-        std::string error;
-        try {
-            open_tokenizer(folder / "bad.bin");
-        } catch (const Error& caught) {
-            error = caught.what();
-        }
+        const std::string error = message_of([&] { open_tokenizer(folder / "bad.bin"); });
         EXPECT_NE(error.find(c.expected), std::string::npos) << error << " / " << c.expected;
         EXPECT_NE(error.find(folder / "bad.bin"), std::string::npos) << error;
     }

@@ -20,23 +20,6 @@
 static const std::vector<std::string> schedule = {"-x", "30", "-l", "0.01", "-s",  "0",  "-v",
                                                   "15", "-n", "30", "-c",   "0.1", "-d", "102"};
 
-TEST(train_gpt2, losses_fall_and_are_reproducible_on_the_cpu) {
-    Data data;
-    const ProgramResult first = data.run(with(schedule, {"--device", "cpu", "-o", data / "a"}));
-    ASSERT_EQ(first.status, 0) << first.err;
-    const ProgramResult second = data.run(with(schedule, {"--device", "cpu", "-o", data / "b"}));
-    ASSERT_EQ(second.status, 0) << second.err;
-    const std::vector<double> losses = data.losses(data / "a");
-    ASSERT_EQ(losses.size(), 30u);
-    EXPECT_NEAR(losses[0], std::log(67), 0.3);
-    EXPECT_LT(losses.back(), losses[0] - 0.3);
-    EXPECT_EQ(read_whole_file(data / "a/main.log"), read_whole_file(data / "b/main.log"));
-    EXPECT_EQ(read_whole_file(model_path(data / "a", 30)), read_whole_file(model_path(data / "b", 30)));
-    EXPECT_EQ(read_whole_file(optimizer_path(data / "a", 30)),
-              read_whole_file(optimizer_path(data / "b", 30)));
-    EXPECT_EQ(find_latest_checkpoint(data / "a").step, 30);
-}
-
 TEST(train_gpt2, a_gpu_agrees_with_the_cpu_and_is_reproducible) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
     Data data;
@@ -77,11 +60,13 @@ static int32_t header_int(const std::string& path, size_t index) {
     return value;
 }
 
-// Rounding errors change single losses, not the curve: after 30 steps the losses of all types agree.
+// Rounding errors change single losses, not the curve: after 30 steps the losses of all types agree. Runs
+// repeat bit-identically.
 TEST(train_gpt2, sixteen_bits_follow_fp32) {
     Data data;
     const std::vector<double> full = printed_losses(data.run(with(schedule, {"--device", "cpu"})).out);
     ASSERT_EQ(full.size(), 30u);
+    EXPECT_LT(full.back(), full[0] - 0.3);
     struct Case {
         const char *precision, *master;
         double limit;
@@ -274,12 +259,6 @@ TEST(train_gpt2, fp16_scales_the_loss_down_when_gradients_overflow) {
     }
 }
 
-static int count(const std::string& text, const std::string& what) {
-    int found = 0;
-    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) found++;
-    return found;
-}
-
 // One batch in forty has tokens that occur nowhere else.
 TEST(train_gpt2, skips_outliers_on_request) {
     Data data;
@@ -295,16 +274,16 @@ TEST(train_gpt2, skips_outliers_on_request) {
         if (cpu) {
             const ProgramResult plain = data.run(options);
             EXPECT_EQ(plain.status, 0) << plain.err;
-            EXPECT_EQ(count(plain.out, "was skipped"), 0) << plain.out;
+            EXPECT_EQ(count_of(plain.out, "was skipped"), 0) << plain.out;
         }
         for (const std::string flag : {"-sl", "-sg"}) {
             if (!cpu && flag == "-sl") continue;
             const ProgramResult skipping = data.run(with(options, {flag, "6"}));
             EXPECT_EQ(skipping.status, 0) << skipping.err;
-            const int skipped = count(skipping.out, "is an outlier; the update was skipped");
+            const int skipped = count_of(skipping.out, "is an outlier; the update was skipped");
             EXPECT_GE(skipped, 2) << flag;
             EXPECT_LE(skipped, 10) << flag;
-            EXPECT_EQ(count(read_whole_file(data / (where + "/metrics.csv")), ",outlier,"), skipped);
+            EXPECT_EQ(count_of(read_whole_file(data / (where + "/metrics.csv")), ",outlier,"), skipped);
             EXPECT_NE(skipping.out.find(std::to_string(skipped) + " updates were skipped"),
                       std::string::npos);
         }
@@ -317,9 +296,9 @@ TEST(train_gpt2, updates_that_are_not_finite_are_skipped_and_counted) {
         const ProgramResult result = data.run({"-x", "20", "-s", "0", "-v", "0", "-l", "1000", "-c", "1",
                                                "-n", "20", "--device", where, "-o", data / where});
         ASSERT_EQ(result.status, 0) << result.err;
-        const int skipped = count(result.out, "is not finite; the update was skipped");
+        const int skipped = count_of(result.out, "is not finite; the update was skipped");
         EXPECT_GE(skipped, 1) << result.out;
-        EXPECT_EQ(count(read_whole_file(data / (where + "/metrics.csv")), ",not finite,"), skipped);
+        EXPECT_EQ(count_of(read_whole_file(data / (where + "/metrics.csv")), ",not finite,"), skipped);
         EXPECT_NE(result.out.find(std::to_string(skipped) + " updates were skipped"), std::string::npos)
             << result.out;
         for (float weight : all_weights(model_path(data / where, 20))) ASSERT_TRUE(std::isfinite(weight));
@@ -332,6 +311,7 @@ TEST(train_gpt2, overfits_one_batch) {
         run_program({program, "-j",  data.val, "-e",   tiny, "-b", "2",  "-t", "16",       "-a", "1",
                      "-x",    "150", "-l",     "0.01", "-s", "0",  "-v", "0",  "--device", "cpu"});
     ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_NEAR(printed_losses(result.out)[0], std::log(67), 0.3);
     EXPECT_LT(printed_losses(result.out).back(), 0.1);
 }
 
@@ -464,16 +444,6 @@ TEST(train_gpt2, samples_text) {
         EXPECT_LT(token, 67);
     }
     EXPECT_EQ(tokens, 40);
-}
-
-TEST(train_gpt2, all_programs_have_a_version) {
-    for (const char* name : {"train_gpt2", "eval", "generate", "test_gpt2", "prepare_data", "make_corpus"}) {
-        const ProgramResult result = run_program({std::string(BINARY_DIR "/") + name, "--version"});
-        EXPECT_EQ(result.status, 0) << result.err;
-        EXPECT_EQ(result.out.rfind(std::string(name) + " ", 0), 0u) << result.out;
-        EXPECT_NE(result.out.find("commit "), std::string::npos) << result.out;
-        EXPECT_EQ(count_lines(result.out), 1) << result.out;
-    }
 }
 
 TEST(train_gpt2, bad_input_gives_one_line_and_status_1) {

@@ -23,11 +23,6 @@ static const std::vector<std::string> twelve = {"-x", "12",  "-n", "4",   "-v", 
                                                 "6",  "-g",  "8",  "-l",  "0.01", "-u", "3",
                                                 "-q", "0.1", "-c", "0.1", "-d",   "102"};
 
-static void copy_folder(const std::string& from, const std::string& to) {
-    std::filesystem::remove_all(to);
-    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
-}
-
 // Makes the folder look as if the run was killed before it wrote a checkpoint after `step`.
 static void cut_after(const std::string& folder, int step) {
     for (int later : list_checkpoints(folder))
@@ -41,20 +36,6 @@ static void expect_same_run(const std::string& a, const std::string& b, int step
         EXPECT_TRUE(read_whole_file(path(a, step)) == read_whole_file(path(b, step))) << path(b, step);
     }
     EXPECT_EQ(read_whole_file(a + "/main.log"), read_whole_file(b + "/main.log"));
-}
-
-static void expect_ok(const ProgramResult& result) {
-    ASSERT_EQ(result.status, 0) << result.out << result.err;
-}
-
-static ProgramResult resume(const std::string& folder, const std::vector<std::string>& options = {}) {
-    return run_program(with({program, "-y", "1", "-o", folder}, options));
-}
-
-static void expect_refusal(const ProgramResult& result, const std::string& says) {
-    EXPECT_EQ(result.status, 1) << result.out;
-    EXPECT_EQ(count_lines(result.err), 1) << result.err;
-    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
 }
 
 // The last sample of text.

@@ -37,8 +37,7 @@ static std::pair<std::set<int>, size_t> letters_of(const std::string& pattern) {
     std::set<int> letters;
     size_t count = 0;
     for (const TokenShard& shard : open_token_shards(pattern)) {
-        std::vector<uint16_t> tokens(shard.tokens);
-        read_tokens(shard, 0, tokens.size(), tokens.data());
+        const std::vector<uint16_t> tokens = read_shard(shard.path);
         letters.insert(tokens.begin(), tokens.end());
         count++;
     }

@@ -24,10 +24,6 @@ using Words = std::vector<std::string>;
 
 static std::string bin(const std::string& name) { return BINARY_DIR "/" + name; }
 
-static bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 // A tokenizer of 256 bytes, two merges and end-of-text.
 static void write_small_tokenizer(const std::string& path) {
     Tokenizer tokenizer = open_tokenizer("bytes");
@@ -100,15 +96,6 @@ TEST_F(Journey, AModelTakesItsVocabularyFromTheData) {
     }
 }
 
-TEST_F(Journey, AnExplicitVocabularyMayBeLarger) {
-    const Words larger = {"-e", shape + ",vocab=300", "-o", folder / "run", "-n", "2"};
-    ASSERT_EQ(train("my", larger).status, 0);
-    const ProgramResult resumed =
-        run_program({bin("train_gpt2"), "-o", folder / "run", "-y", "1", "-x", "5", "--device", "cpu"});
-    EXPECT_EQ(resumed.status, 0) << resumed.err;
-    expect_refused(trainer("my", {"-e", shape + ",vocab=200"}), {"bytes (257 tokens)", "vocabulary of 200"});
-}
-
 // Tokens that the tokenizer lacks are never drawn: of 300 alike, 43 are such. A model's file that says
 // nothing about its tokenizer takes the one that is named.
 TEST_F(Journey, TextNeverHasTokensThatTheTokenizerLacks) {
@@ -129,14 +116,9 @@ TEST_F(Journey, TextNeverHasTokensThatTheTokenizerLacks) {
     const ProgramResult exported =
         run_program({bin("train_gpt2"), "--export", "hf", folder / "hf", "-e", folder / "run"});
     EXPECT_TRUE(contains(exported.out, "vocab.json")) << exported.out << exported.err;
-}
-
-TEST_F(Journey, ATokenizerLargerThanTheModelIsRefused) {
-    ASSERT_EQ(train("my", {"-o", folder / "run", "-n", "4"}).status, 0);
-    std::filesystem::copy(folder / "run/model_00000004.bin", folder / "bare.bin");
-    expect_refused({bin("generate"), "--device", "cpu", "-e", folder / "bare.bin", "--tokenizer",
-                    folder / "small.bin", "x"},
-                   {"small.bin has 260 tokens", "bare.bin has only 257"});
+    const ProgramResult resumed =
+        run_program({bin("train_gpt2"), "-o", folder / "run", "-y", "1", "-x", "5", "--device", "cpu"});
+    EXPECT_EQ(resumed.status, 0) << resumed.err;
 }
 
 TEST_F(Journey, TheTokenizerTravelsWithDataAndModel) {
@@ -168,6 +150,9 @@ TEST_F(Journey, AnotherTokenizerIsRefusedByName) {
     std::filesystem::copy(folder / "run/model_00000004.bin", folder / "bare.bin");
     expect_refused(trainer("bpe", {"-e", folder / "bare.bin"}),
                    {"small.bin (260 tokens)", "vocabulary of 257"});
+    expect_refused({bin("generate"), "--device", "cpu", "-e", folder / "bare.bin", "--tokenizer",
+                    folder / "small.bin", "x"},
+                   {"small.bin has 260 tokens", "bare.bin has only 257"});
 }
 
 TEST_F(Journey, ShardsWithoutASidecarWorkWithAWarning) {
@@ -216,64 +201,6 @@ TEST_F(Journey, ExportsAModelThatHuggingFacesToolsLoad) {
                       read_whole_file(folder / "hf/vocab.json"), "}}"});
     remove_file(folder / "hf/vocab.json");
     EXPECT_EQ(text(folder / "hf"), text(folder / "run"));
-}
-
-// The tokenizers library of Hugging Face, if it is there: LLMC_TEST_PYTHON names a Python that has it.
-TEST_F(Journey, AutoTokenizerLoadsTheExport) {
-    const char* named = getenv("LLMC_TEST_PYTHON");
-    const std::string python = named ? named : "python3";
-    if (!program_succeeds({python, "-c", "import transformers"}))
-        GTEST_SKIP() << python << " has no transformers library; LLMC_TEST_PYTHON names another Python";
-    ASSERT_EQ(train("bpe", {"-o", folder / "run", "-n", "4"}).status, 0);
-    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", folder / "run", "--export", "hf", folder / "hf"}).status,
-              0);
-    const ProgramResult result =
-        run_program({python, "-c",
-                     "import sys, transformers\n"
-                     "tokenizer = transformers.AutoTokenizer.from_pretrained(sys.argv[1])\n"
-                     "ids = tokenizer.encode('once on h\\u00e9')\n"
-                     "print(len(tokenizer), tokenizer.eos_token_id, ids, tokenizer.decode(ids))",
-                     folder / "hf"});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(result.out, "260 259 [258, 32, 256, 32, 104, 195, 169] once on h\xc3\xa9\n");
-}
-
-// The same Python with torch: the most likely continuation and the loss agree with those of generate and
-// eval.
-TEST_F(Journey, AutoModelLoadsTheExport) {
-    const char* named = getenv("LLMC_TEST_PYTHON");
-    const std::string python = named ? named : "python3";
-    if (!program_succeeds({python, "-c", "import transformers, torch"}))
-        GTEST_SKIP() << python << " has no transformers and torch; LLMC_TEST_PYTHON names another Python";
-    ASSERT_EQ(train("bpe", {"-o", folder / "run", "-n", "40", "-x", "40", "-l", "0.01"}).status, 0);
-    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", folder / "run", "--export", "hf", folder / "hf"}).status,
-              0);
-    const ProgramResult theirs =
-        run_program({python, "-c",
-                     "import sys, torch, transformers\n"
-                     "tokenizer = transformers.AutoTokenizer.from_pretrained(sys.argv[1])\n"
-                     "model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1]).eval()\n"
-                     "ids = torch.tensor([[tokenizer.eos_token_id] + tokenizer.encode('once upon')])\n"
-                     "out = model.generate(ids, max_new_tokens=9, do_sample=False, use_cache=False,\n"
-                     "                     attention_mask=torch.ones_like(ids))\n"
-                     "print(tokenizer.decode(out[0][1:]))\n"
-                     "shard = open(sys.argv[2], 'rb').read()[1024:]\n"
-                     "tokens = [int.from_bytes(shard[i:i + 2], 'little') for i in range(0, 2 * 17, 2)]\n"
-                     "ids = torch.tensor([tokens])\n"
-                     "with torch.no_grad(): logits = model(ids[:, :-1]).logits\n"
-                     "loss = torch.nn.functional.cross_entropy(logits[0], ids[0, 1:])\n"
-                     "print('loss %.4f' % float(loss))",
-                     folder / "hf", data("bpe_val.bin")});
-    ASSERT_EQ(theirs.status, 0) << theirs.err;
-    const ProgramResult text = run_program({bin("generate"), "-e", folder / "run", "--device", "cpu", "-n",
-                                            "9", "--temperature", "0", "once upon"});
-    EXPECT_TRUE(contains(theirs.out, text.out)) << theirs.out << text.out;
-    const ProgramResult score = run_program({bin("eval"), "-e", folder / "run", "--device", "cpu", "-i",
-                                             data("bpe_val.bin"), "-b", "1", "-t", "16", "-m", "1"});
-    double ours = 0, expected = 0;
-    sscanf(score.out.c_str() + score.out.find("loss"), "loss %lf", &ours);
-    sscanf(theirs.out.c_str() + theirs.out.rfind("loss"), "loss %lf", &expected);
-    EXPECT_NEAR(ours, expected, 2e-4) << score.out << theirs.out;
 }
 
 // --- a run's folder is a model ---
@@ -344,26 +271,8 @@ TEST_F(Journey, ResumesFromAnyWorkingDirectory) {
 // The folder that -e named is needed once.
 TEST_F(Journey, ATunedRunResumesWithoutItsBase) {
     ASSERT_EQ(train("my", {"-o", folder / "base", "-n", "4"}).status, 0);
-    Words tune = {bin("train_gpt2"),
-                  "--device",
-                  "cpu",
-                  "-i",
-                  data("my_train.bin"),
-                  "-j",
-                  data("my_val.bin"),
-                  "-e",
-                  folder / "base",
-                  "-b",
-                  "2",
-                  "-t",
-                  "16",
-                  "-s",
-                  "0",
-                  "-o",
-                  folder / "tuned",
-                  "-n",
-                  "2"};
-    const ProgramResult begun = run_program(with(tune, {"-x", "2"}));
+    const ProgramResult begun =
+        train("my", {"-e", folder / "base", "-o", folder / "tuned", "-n", "2", "-x", "2"});
     ASSERT_EQ(begun.status, 0) << begun.err;
     std::filesystem::remove_all(folder / "base");
     const ProgramResult resumed =
@@ -623,8 +532,6 @@ TEST_F(Journey, AnEpochThatIsShorterThanTheRunSaysSo) {
     ASSERT_EQ(train("my", {"-o", folder / "run", "-x", "200", "-n", "200", "-v", "0"}).status, 0);
     expect_refused(trainer("my", {"-o", folder / "run", "-y", "1", "-b", "8", "-x", "-1"}),
                    {"has already done 200 steps, and an epoch has ", "say with -x"});
-    expect_refused(trainer("my", {"-o", folder / "run", "-y", "1", "-x", "9"}),
-                   {"-x 9: the run in ", "has already done 200 steps: give a larger -x"});
 }
 
 // With this seed, the state of the random numbers would be 0, and so would they all.
@@ -650,20 +557,10 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
         Words options, parts;
     };
     const Case cases[] = {
-        {{"--batchsize", "3"}, {"unknown option --batchsize (did you mean --batch-size?)"}},
-        {{"--lr-schedule", "linear"}, {"did you mean --lr-scheduler?"}},
         {{"words"}, {"unexpected argument 'words'"}},
-        {{"-b"}, {"--batch-size needs a value"}},
         {{"--export", "hf"}, {"--export needs 2 values: hf DIR | gguf FILE"}},
         {{"-b", "0"}, {"--batch-size: 0 is not at least 1"}},
-        {{"--seed", "-3"}, {"--seed: -3 is not at least 0"}},
-        {{"-x", "010"}, {"--max-steps: 010 is not a decimal number: leave out the leading 0"}},
-        {{"--seed", "08"}, {"--seed: 08 is not a decimal number"}},
-        {{"--threads", "012"}, {"--threads: 012 is not a decimal number"}},
-        {{"-x", "1_000"}, {"--max-steps: 1_000 is not a number: leave out the marks between its digits"}},
-        {{"-l", "0,001"}, {"--learning-rate: 0,001 is not a number"}},
         {{"-x", "-"}, {"--max-steps: - is not a number: give a whole number, at least -1"}},
-        {{"-x", "1e3"}, {"--max-steps: 1e3 is not a whole number in digits: write 1000"}},
         {{"-x", "99999999999"}, {"--max-steps: 99999999999 is not at most 1073741824"}},
         {{"--precision", "fp8"}, {"--precision: fp8 is not fp32, bf16, fp16 or q8_0"}},
         {{"-l", "nan"}, {"--learning-rate: nan is not a number: give a number from 0 to 1000"}},
@@ -724,19 +621,10 @@ TEST_F(Journey, EveryProgramHasTheUsualOptions) {
         for (const char* option : {"--help", "--version", "--threads", "--simd", "--device"})
             EXPECT_TRUE(contains(help.out, option)) << name << option;
         EXPECT_FALSE(contains(help.out, "NONNEGATIVE")) << name;
-        EXPECT_TRUE(contains(run_program({bin(name), "--version"}).out, "commit")) << name;
+        const std::string version = run_program({bin(name), "--version"}).out;
+        EXPECT_TRUE(version.starts_with(std::string(name) + " ") && contains(version, "commit ")) << version;
+        EXPECT_EQ(count_lines(version), 1) << version;
     }
-}
-
-// Lists grow, everything else is given once.
-TEST_F(Journey, AnOptionThatIsGivenTwiceIsRefused) {
-    for (const char* name : {"train_gpt2", "eval", "generate", "prepare_data", "make_corpus"})
-        expect_refused({bin(name), "--threads", "1", "--threads=1"},
-                       {"--threads is given twice: it takes one"});
-    const ProgramResult prepared =
-        run_program({bin("prepare_data"), "--include", "fir*", "--include", "my*", folder.path, "--out",
-                     folder / "tokens", "--name", "b", "--val-tokens", "10"});
-    EXPECT_EQ(prepared.status, 0) << prepared.err;
 }
 
 TEST_F(Journey, ABenchmarkMeasuresKernelsAndTheCpu) {

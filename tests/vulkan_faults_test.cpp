@@ -127,11 +127,6 @@ static void expect_same_files(const std::string& a, const std::string& b, int st
     }
 }
 
-static void copy_folder(const std::string& from, const std::string& to) {
-    std::filesystem::remove_all(to);
-    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
-}
-
 TEST(VulkanFaults, ATrainingRunEndsWithOneLineAndResumes) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     FaultyDriver driver;
@@ -284,12 +279,6 @@ TEST_F(Distributed, ALostDeviceIsNoneThatCannotImport) {
     const ProgramResult lost = train_with(VK_ERROR_DEVICE_LOST, "lost");
     EXPECT_EQ(lost.status, 1) << lost.out;
     EXPECT_NE(lost.err.find(format_string("the GPU was lost in %s", import)), std::string::npos) << lost.err;
-}
-
-static int count_of(const std::string& text, const std::string& part) {
-    int count = 0;
-    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at++) count++;
-    return count;
 }
 
 // A device of so many MiB, of which the host sees a part, for the length of the object.

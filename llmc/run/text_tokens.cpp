@@ -107,7 +107,7 @@ static std::string chat_description(const PreparationOptions& p) {
 }
 
 // The names, sizes and times of files, a line each, and the sum of the sizes.
-static std::pair<std::string, uint64_t> list_of(const std::vector<std::string>& files) {
+static std::pair<std::string, uint64_t> listing_of(const std::vector<std::string>& files) {
     std::string list;
     uint64_t bytes = 0;
     for (const std::string& path : files) {
@@ -125,7 +125,7 @@ static std::string description(const PreparationOptions& p) {
         format_string("%s\n%s\n%s\ndrawn %.9g %d %d %d\n", p.tokenizer.c_str(),
                       document_split_names[size_t(p.split)].c_str(), joined(p.field, "\n").c_str(),
                       p.val_fraction, p.skip_bad_lines, p.special_tokens, p.as_text);
-    return checksum_of(options + chat_description(p) + list_of(p.found.files).first);
+    return checksum_of(options + chat_description(p) + listing_of(p.found.files).first);
 }
 
 // The file that says what the tokens were made of: what decides them and, on another line, look_of() each
@@ -134,7 +134,7 @@ static std::string stamp_of(const Options& o) { return folder_of(o) + "/" + name
 
 // What a source looks like: its size, for people, and a checksum of the names, sizes and times of its files.
 static nlohmann::json look_of(const PreparationOptions& p) {
-    const auto [list, bytes] = list_of(p.found.files);
+    const auto [list, bytes] = listing_of(p.found.files);
     const size_t files = p.found.files.size();
     return {{"size", format_string("%llu bytes in %zu file%s", (unsigned long long)bytes, files,
                                    files == 1 ? "" : "s")},

@@ -431,11 +431,13 @@ static std::vector<int> find_question(const std::vector<DataLoader>& loaders, in
 }
 
 template <class Real>
-SampleOptions Run<Real>::sample_options() const {
+SampleOptions Run<Real>::sample_options() {
     SampleOptions o = {.length = options.sample_tokens,
                        .positions = inputs.start.state.positions,
                        .sampler = options.sampler};
-    if (inputs.tokenizer) o.question = find_question(inputs.val, sample_capacity(o.positions, o.length));
+    if (!question && inputs.tokenizer)
+        question = find_question(inputs.val, sample_capacity(o.positions, o.length));
+    if (question) o.question = *question;
     return o;
 }
 

@@ -36,6 +36,7 @@ struct Run {
     std::vector<double> bits_per_nat = {};  // as in run_setup.h
     std::vector<float> source_losses = {};  // of the last validation
     ExtraCheckpoints extra = inputs.start.extra;
+    std::optional<std::vector<int>> question = {};  // that samples answer, once it has been looked for
 
     // A batch that was read while the GPU ran the step before; `position` is where it begins.
     struct Batch {
@@ -136,7 +137,7 @@ struct Run {
     void report_best() const;
     void run_hellaswag(int step);
     void take_best(int step);
-    SampleOptions sample_options() const;
+    SampleOptions sample_options();
     void sample();
     bool skips_outliers() const { return options.skip_loss > 0 || options.skip_gradient > 0; }
     MixturePosition position() const { return read_ahead ? read_ahead->position : inputs.loader->position(); }
