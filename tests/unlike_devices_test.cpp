@@ -219,20 +219,27 @@ TEST_F(UnlikeDevices, WhoCostsMoreThanHeBringsIsLeftOut) {
     EXPECT_FALSE(file_exists(folder("left") + format_string("/state_%08d_00001.bin", STEPS)));
 }
 
+// A launcher may signal all processes; then the one that trains gets the signal twice.
 TEST_F(UnlikeDevices, SignalsToWhoIsLeftOutAreForTheOthers) {
     const std::string script = R"(
         timeout -k 5 100 "$@" & job=$!
         until grep -q '^s:9 ' "$OUTPUT/main.log" 2>/dev/null; do sleep 0.1; done
-        kill -TERM $(pgrep -f "^$PROGRAM .*$OUTPUT.* -b 3")
+        kill -TERM $(pgrep -f "^$PROGRAM .*$OUTPUT$WHOM")
         wait $job)";
-    const ProgramResult result =
-        start_each({{{"-b", "3"}, slowly}, {{"-b", "7"}}}, with(step_of(7), {"-x", "1000000"}), "left",
-                   {"env", "OUTPUT=" + folder("left"), "PROGRAM=" + program, "bash", "-uc", script, "job"});
-    EXPECT_NE(result.out.find("note: 1 of 2 processes trains, and this one has 1 CPU thread"),
-              std::string::npos)
-        << result.out;
-    EXPECT_NE(result.out.find("stopped by SIGTERM"), std::string::npos) << result.out << result.err;
-    EXPECT_NE(result.out.find("wrote checkpoint"), std::string::npos) << result.out << result.err;
+    for (const std::string whom : {".* -b 3", ""}) {
+        const std::string name = whom.empty() ? "all" : "left";
+        const ProgramResult result =
+            start_each({{{"-b", "3"}, slowly}, {{"-b", "7"}}}, with(step_of(7), {"-x", "1000000"}), name,
+                       {"env", "OUTPUT=" + folder(name), "PROGRAM=" + program, "WHOM=" + whom, "bash", "-uc",
+                        script, "job"});
+        EXPECT_NE(result.out.find("note: 1 of 2 processes trains, and this one has 1 CPU thread"),
+                  std::string::npos)
+            << result.out;
+        EXPECT_NE(result.out.find(whom.empty() ? "stopped by SIGTERM" : "stopped by SIGUSR2"),
+                  std::string::npos)
+            << result.out << result.err;
+        EXPECT_NE(result.out.find("wrote checkpoint"), std::string::npos) << result.out << result.err;
+    }
 }
 
 TEST_F(UnlikeDevices, TheDivisionFollowsSpeeds) {

@@ -81,12 +81,12 @@ bool take_save_request() {
     return asked;
 }
 
-// Where the signal would end this process, the launcher ends the others along with it.
-static void give_signal(int number) {
+// Where the signal would end this process, the launcher, as long as it lives, ends the others along with it.
+static void give_signal(int number, pid_t launcher) {
     struct sigaction action = {};
     sigaction(number, nullptr, &action);
-    const bool ends = action.sa_handler == SIG_DFL;
-    kill(ends ? getppid() : getpid(), ends ? SIGTERM : number);
+    const bool ends = action.sa_handler == SIG_DFL && getppid() == launcher;
+    kill(ends ? launcher : getpid(), ends ? SIGTERM : number);
 }
 
 void take_signals_from_input() {
@@ -96,7 +96,7 @@ void take_signals_from_input() {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);  // the main thread gets them
-    std::thread([input] {
+    std::thread([input, launcher = getppid()] {
         char number = 1;
         const auto reads = [&] {
             ssize_t count;
@@ -106,15 +106,16 @@ void take_signals_from_input() {
         };
         if (!reads() || number != 0) return;  // another launcher's input
         bool stops = false;
-        for (; reads(); stops |= number != SIGUSR1) give_signal(number);
-        if (!stops) give_signal(SIGTERM);
+        for (; reads(); stops |= number != SIGUSR1) give_signal(number, launcher);
+        if (!stops) give_signal(SIGTERM, launcher);
     }).detach();
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void pass_signals_on(int64_t process) {
-    static int passed = 0;
-    if (!passed && (passed = stop_signal())) kill(pid_t(process), passed);
+    static bool has_passed = false;
+    // the process may have the signal already, and another of its kind would end it at once
+    if (stop_signal() && !std::exchange(has_passed, true)) kill(pid_t(process), SIGUSR2);
     if (take_save_request()) kill(pid_t(process), SIGUSR1);
 }
 

@@ -85,7 +85,7 @@ uint64_t DataLoader::leftover_tokens() const {
     return sum;
 }
 
-// The number is that which the shuffle draws next, too, so that permutations remain llm.c's.
+// The copy leaves the permutations as llm.c's.
 void DataLoader::reset() {
     Random copy = at.shuffle_random;
     start_epoch(at.should_shuffle ? copy.next32() % sample_tokens : 0);

@@ -64,7 +64,7 @@ struct DataLoader {
         uint64_t num_samples(const DataPosition& at) const {
             return (num_targets() - first_token(at)) / at.sample_tokens;
         }
-        // Before its samples and behind them.
+        // Tokens before its samples and behind them.
         uint64_t leftover_tokens(const DataPosition& at) const {
             return num_targets() - num_samples(at) * at.sample_tokens;
         }

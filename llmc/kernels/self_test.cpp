@@ -236,25 +236,30 @@ static void check_versions(const DeviceInfo& device, std::set<std::string> versi
     }
 }
 
-// Several children check parts of the versions side by side, since drivers build kernels on one core.
+// Several children check parts of the versions side by side, since drivers build kernels on one core. Where
+// one hangs or loses the device, the others do, too, so versions without a result are then checked alone.
 static void check_side_by_side(const DeviceInfo& device, const std::set<std::string>& versions,
                                Outcomes& outcomes) {
-    const int count = device.is_gpu() ? std::clamp(omp_get_num_procs() / 4, 1, 4) : 1;
-    std::vector<std::set<std::string>> parts(static_cast<size_t>(count));
-    for (size_t i = 0; const std::string& version : versions) parts[i++ % parts.size()].insert(version);
+    const int threads = std::min(omp_get_max_threads(), omp_get_num_procs());
+    const size_t count = device.is_gpu() ? size_t(std::clamp(threads / 4, 1, 4)) : 1;
+    std::vector<std::vector<std::string>> parts(count, {std::to_string(device.index)});
+    for (size_t i = 0; const std::string& version : versions) parts[i++ % count].push_back(version);
     std::mutex adds;
-    const auto check = [&](const std::set<std::string>& part) {
+    const auto check = [&](const std::vector<std::string>& part) {
         Outcomes of_part = {.report = [&](const std::string& name, const Outcome& outcome) {
             const std::lock_guard<std::mutex> add(adds);
             outcomes.add(name, outcome);
         }};
-        check_versions(device, part, false, of_part);
+        follow_child(part, true, of_part);
     };
     std::vector<std::future<void>> checks;
-    for (const std::set<std::string>& part : parts)
-        checks.push_back(std::async(std::launch::async, check, part));
+    for (size_t i = 0; i < count && count > 1; i++)
+        checks.push_back(std::async(std::launch::async, check, parts[i]));
     for (std::future<void>& done : checks) done.wait();
     for (std::future<void>& done : checks) done.get();
+    std::set<std::string> left = versions;
+    std::erase_if(left, [&](const std::string& name) { return outcomes.all.contains(name); });
+    check_versions(device, left, false, outcomes);
 }
 
 static std::map<std::string, bool> verdicts(const Outcomes& outcomes) {

@@ -1,5 +1,6 @@
 // LaunchPad's pipelines: built once per kernel and specialization constants, and cached on disk.
 #include <omp.h>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <future>
@@ -58,8 +59,9 @@ void add_stored_pipelines(LaunchPadState& s) {
 // Best effort: without the cache the next start only takes longer.
 void save_pipeline_cache(LaunchPadState& s) noexcept {
     size_t bytes = 0;
-    if (s.cache_file.empty() || s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, nullptr) != VK_SUCCESS)
-        return;
+    if (s.cache_file.empty()) return;
+    add_stored_pipelines(s);  // those of processes that ran beside this one
+    if (s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, nullptr) != VK_SUCCESS) return;
     try {
         std::string data(bytes, '\0');
         if (s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, data.data()) != VK_SUCCESS) return;
@@ -165,17 +167,21 @@ struct PipelineBuild {
     std::future<VkPipeline> handle;
 };
 
-// Side by side, since drivers build a pipeline on one core. Returns why some cannot be built.
-static std::exception_ptr build_all(LaunchPadState& s, std::vector<PipelineBuild>& builds) {
+// Side by side, since drivers build a pipeline on one core. Throws what the last one throws that cannot be
+// built, after the others are.
+static void build_all(LaunchPadState& s, std::vector<PipelineBuild>& builds) {
     std::exception_ptr error;
     for (PipelineBuild& build : builds) try {
-            find_module(s, build.kernel);  // which is no work for several threads
+            find_module(s, build.kernel);  // all of them before the threads, which only look them up
+        } catch (...) {
+            build.kernel = "";
+            error = std::current_exception();
+        }
+    for (PipelineBuild& build : builds)
+        if (!build.kernel.empty() && !s.pipelines.contains(build.queued.key()))
             build.handle = std::async(std::launch::async, [&s, &build] {
                 return build_pipeline(s, build.kernel, build.queued.mapped(), s.cache);
             });
-        } catch (...) {
-            error = std::current_exception();
-        }
     for (PipelineBuild& build : builds) try {
             if (build.handle.valid())
                 s.pipelines.emplace(build.queued.key(), Pipeline{.kernel = build.kernel,
@@ -184,20 +190,21 @@ static std::exception_ptr build_all(LaunchPadState& s, std::vector<PipelineBuild
         } catch (...) {
             error = std::current_exception();
         }
-    return error;
+    if (error) std::rethrow_exception(error);
 }
 
 void LaunchPad::compile(const ProgressCallback& progress) {
     LaunchPadState& s = *state;
     const int total = int(s.uncompiled.size());
+    const size_t threads = size_t(std::clamp(omp_get_max_threads(), 1, 16));
     for (int done = 0; !s.uncompiled.empty();) {
         std::vector<PipelineBuild> builds;
-        while (!s.uncompiled.empty() && int(builds.size()) < omp_get_num_procs()) {
+        while (!s.uncompiled.empty() && builds.size() < threads) {
             if (progress) progress(done++, total);
             auto queued = s.uncompiled.extract(s.uncompiled.begin());  // also if it cannot be built
             std::string kernel = queued.key().substr(0, queued.key().find('\0'));
             builds.push_back({std::move(queued), std::move(kernel), {}});
         }
-        if (const std::exception_ptr error = build_all(s, builds)) std::rethrow_exception(error);
+        build_all(s, builds);
     }
 }

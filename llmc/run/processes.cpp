@@ -107,8 +107,6 @@ static std::vector<std::string> other_arguments(int argc, char** argv) {
 static std::vector<std::string> command_for(const std::vector<std::string>& devices,
                                             const std::vector<double>& shares,
                                             const std::vector<std::string>& arguments) {
-    if (shares.size() > 1 && shares.size() != devices.size())
-        fail("--share: %zu numbers for %zu devices: give one for each", shares.size(), devices.size());
     std::vector<std::string> command = {"mpirun"};
     for (size_t i = 0; i < devices.size(); i++) {
         if (i > 0) command.push_back(":");
@@ -130,6 +128,9 @@ std::optional<int> train_on_devices(Options& o, int argc, char** argv) {
     if (o.sources.of(&o.device) == Source::command_line)
         fail("--devices names the devices: leave out --device");
     const std::vector<std::string> arguments = other_arguments(argc, argv), devices = named_devices(o);
+    if (o.share.size() > 1 && o.share.size() != devices.size())
+        fail("--share: %zu numbers for %zu device%s: give one for each", o.share.size(), devices.size(),
+             devices.size() == 1 ? "" : "s");
     if (devices.size() == 1) {
         o.device = devices[0];
         return std::nullopt;

@@ -90,7 +90,12 @@ void ByteProgress::add(uint64_t bytes) {
     if (phase || now() - start > 2) update_phase(phase, name, bytes_text(done, total));
 }
 
+static void compile_kernels(LaunchPad& pad) {
+    show_phase("compiling kernels", [&](const auto& progress) { pad.compile(progress); });
+}
+
 void prepare_kernels(LaunchPad& pad) {
+    compile_kernels(pad);  // so that tuning builds tiles alone
     try {
         show_phase("tuning GEMM tiles", [&](const auto& progress) { pad.tune(progress); });
     } catch (const DeviceLost&) {
@@ -99,7 +104,7 @@ void prepare_kernels(LaunchPad& pad) {
         clear_status_line();
         print_line(stdout, "note: the GEMM tiles were not tuned: %s", error.what());
     }
-    show_phase("compiling kernels", [&](const auto& progress) { pad.compile(progress); });
+    compile_kernels(pad);
 }
 
 // --- steps ---

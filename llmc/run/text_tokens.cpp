@@ -372,14 +372,16 @@ void note_changed_texts(const Options& o) {
     nlohmann::json looks;
     try {
         looks = parse_json_object(text.substr(end), stamp).at("sources");
+        for (nlohmann::json& look : looks) look["size"].get_ref<const std::string&>();
     } catch (const std::exception&) {
+        looks = nullptr;
     }
-    if (looks.size() != sources.size())
+    if (!looks.is_array() || looks.size() != sources.size())
         return print_line(stdout, "note: %s is damaged: whether the text has changed is unknown",
                           printable(stamp).c_str());
     for (size_t i = 0; i < sources.size(); i++) try {
             note_if_changed(sources[i], looks[i]);
-        } catch (const std::exception& error) {  // the run does not need it
+        } catch (const Error& error) {  // the run does not need it
             print_line(stdout,
                        "note: the text %s cannot be read any more: %s; the run continues with the tokens "
                        "that were prepared",

@@ -257,7 +257,8 @@ static void replace_all(std::string& text, const std::string& part, const std::s
 }
 
 std::vector<std::string> ChatTemplate::find_marks() const {
-    static const std::regex in_brackets(R"(<[^<>\s]+>|\[[^\[\]\s]+\])");  // as tokens of other tokenizers
+    static const std::regex in_brackets(
+        R"(<[^<>\s]{1,100}>|\[[^\[\]\s]{1,100}\])");  // as tokens of other tokenizers
     const std::string said = "A text.";
     json messages = {message("user", said), message("assistant", said)};
     std::string text = render(messages, false);

@@ -27,6 +27,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -244,6 +245,12 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_pipeline_layout(VkDevice device,
 
 static std::map<VkShaderModule, std::string> hashes;  // of the code
 static std::set<VkPipeline> hanging;
+static std::mutex tables;  // several threads build pipelines
+
+static std::string hash_of(VkShaderModule module) {
+    const std::lock_guard<std::mutex> lock(tables);
+    return hashes[module];
+}
 static bool hangs = false;  // the next submission
 
 static VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device,
@@ -261,6 +268,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device,
     edited.pCode = code.data();
     const VkResult result =
         next<PFN_vkCreateShaderModule>("vkCreateShaderModule")(device, &edited, allocator, module);
+    const std::lock_guard<std::mutex> lock(tables);
     hashes[*module] = hash;
     return result;
 }
@@ -270,7 +278,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipeli
                                                        const VkComputePipelineCreateInfo* infos,
                                                        const VkAllocationCallbacks* allocator,
                                                        VkPipeline* pipelines) {
-    const std::string hash = hashes[infos[0].stage.module];
+    const std::string hash = hash_of(infos[0].stage.module);
     if (has_word("crashes:" + hash)) abort();
     if (has_word("ends:" + hash) && is_check()) raise(SIGKILL);
     pipelines[0] = VK_NULL_HANDLE;
@@ -281,13 +289,17 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipeli
     if (has_prefix("ignores:")) edited.stage.pNext = nullptr;
     const auto create = next<PFN_vkCreateComputePipelines>("vkCreateComputePipelines");
     const VkResult result = create(device, cache, count, &edited, allocator, pipelines);
+    const std::lock_guard<std::mutex> lock(tables);
     if (has_word("hangs:" + hash)) hanging.insert(pipelines[0]);
     return result;
 }
 
 static VKAPI_ATTR void VKAPI_CALL bind_pipeline(VkCommandBuffer commands, VkPipelineBindPoint point,
                                                 VkPipeline pipeline) {
-    hangs |= hanging.contains(pipeline);
+    {
+        const std::lock_guard<std::mutex> lock(tables);
+        hangs |= hanging.contains(pipeline);
+    }
     next<PFN_vkCmdBindPipeline>("vkCmdBindPipeline")(commands, point, pipeline);
 }
 
