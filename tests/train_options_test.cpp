@@ -87,11 +87,15 @@ TEST(TrainOptions, TheScheduleIsWhatItsNameSays) {
     EXPECT_EQ(decay({"-k", "linear"}), std::pair(Schedule::linear, 0.1f));
     EXPECT_EQ(decay({"-k", "constant"}), std::pair(Schedule::constant, 1.0f));
     EXPECT_EQ(decay({"-k", "linear", "-q", "1"}), std::pair(Schedule::linear, 1.0f));
-    EXPECT_EQ(decay({"--optimizer", "muon"}), std::pair(Schedule::cosine, 0.1f));
+    EXPECT_EQ(decay({"--optimizer", "muon"}), std::pair(Schedule::linear, 0.0f));
+    EXPECT_EQ(decay({"--optimizer", "muon", "-k", "cosine"}), std::pair(Schedule::cosine, 0.0f));
     const TemporaryFolder run;  // of a version without -q: it continues as it began
     std::ofstream(options_path(run.path)) << "lr-scheduler = \"linear\"\n";
     EXPECT_EQ(decay({"-y", "1", "-o", run.path}), std::pair(Schedule::linear, 1.0f));
-    EXPECT_EQ(decay({"--optimizer", "muon", "-k", "linear"}), std::pair(Schedule::linear, 0.1f));
+    EXPECT_EQ(decay({"--optimizer", "muon", "-q", "0.1"}), std::pair(Schedule::linear, 0.1f));
+    EXPECT_EQ(parse({"-i", "a", "--optimizer", "muon", "-t", "64"}).total_batch, 512);
+    EXPECT_EQ(parse({"-i", "a", "--optimizer", "muon", "-b", "16"}).total_batch, -1);
+    EXPECT_EQ(parse({"-i", "a", "--optimizer", "muon", "-d", "4096"}).total_batch, 4096);
 }
 
 // Flags that llm.c's scripts pass and that have no effect here are accepted, each with a note.
