@@ -410,9 +410,8 @@ TEST(TrainOptions, AFileOfOptionsIsReadAsText) {
 // TOML that other programs read: the message says what is wrong.
 TEST(TrainOptions, TomlOfOthersIsExplained) {
     const std::pair<const char*, const char*> cases[] = {
-        {"batch-size = 1_000",
-         "--batch-size: 1_000 is not a number: leave out the marks between its digits;"},
-        {"seed = 1_0", "1_0 is not a number: leave out the marks between its digits;"},
+        {"batch-size = 1_000", "--batch-size: 1_000 is not a number: leave out the marks between its digits"},
+        {"seed = 1_0", "1_0 is not a number: leave out the marks between its digits"},
         {"learning-rate = 0.000_3", "0.000_3 is not a number"},
         {"[train]", "a section: options have none, only lines NAME = VALUE"},
         {"learning_rate = 3e-4", "unknown option 'learning_rate' (did you mean --learning-rate?)"},
@@ -437,6 +436,12 @@ TEST(TrainOptions, BracesInTextsAreText) {
     const Options o = parse({"--config", folder / "options.toml"});
     EXPECT_EQ(o.train_data, (std::vector<std::string>{"{a}", "}\"{"}));
     EXPECT_EQ(o.tokenizer, "it's {");
+}
+
+TEST(TrainOptions, ARunThatIsNotThereIsNotResumed) {
+    const TemporaryFolder folder;
+    EXPECT_EQ(refusal({"-y", "1", "-o", folder / "typo"}),
+              "no run in '" + folder / "typo" + "' to resume, and no training data for a new one");
 }
 
 TEST(TrainOptions, AnArgumentCannotAddLinesToTheFile) {

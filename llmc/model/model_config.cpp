@@ -60,8 +60,9 @@ static constexpr int gpt2_vocab = 50257, gpt2_positions = 1024, most_depth = 84;
         if (const std::string name = shape.name; name.starts_with("gpt3:"))
             widths += (widths.empty() ? "" : ", ") + name.substr(5);
     fail(
-        "model '%s': %s; accepted are a checkpoint file ending in .bin, d1 to d%d, such as d12, gpt3:cN with "
-        "cN one of %s, and custom:layers=4,heads=4,channels=128[,max_seq_len=256][,vocab=257]",
+        "model '%s': %s; accepted are a run's folder, a checkpoint file ending in .bin, d1 to d%d, such as "
+        "d12, gpt3:cN with cN one of %s, and "
+        "custom:layers=4,heads=4,channels=128[,max_seq_len=256][,vocab=257]",
         text.c_str(), why.c_str(), most_depth, widths.c_str());
 }
 

@@ -84,7 +84,7 @@ void read_options(OptionTable& table, const std::string& text, const std::string
             for (std::string& value : values) value = value_in_file(row, value, path);
             table.set(row, values, source);
         } catch (const Error& error) {
-            const bool may_be_known = std::string(error.what()).starts_with("--");
+            const bool may_be_known = source == Source::run && std::string(error.what()).starts_with("--");
             fail("%s, line %d: %s%s", path.c_str(), entry.line, error.what(),
                  may_be_known ? "; correct it, or delete it and give all options" : "");
         }

@@ -299,8 +299,8 @@ float default_muon_learning_rate(int channels) {
     return strtof(format_string("%.3g", rate).c_str(), nullptr);
 }
 
-// What `--optimizer muon` alone trains a new model with. Eight sequences per step reach a lower loss than 32 by
-// 0.17 after the same tokens (docs/experiments.md).
+// What `--optimizer muon` alone trains a new model with. Eight sequences per step reach a lower loss than 32
+// by 0.17 after the same tokens (docs/experiments.md).
 static void take_muon_defaults(Options& o) {
     if (o.optimizer != OptimizerKind::muon || names_model_file(o.model)) return;
     o.sources.choose(o.learning_rate, default_muon_learning_rate(read_shape(find_model(o.model)).channels));
@@ -432,8 +432,10 @@ static void check_options(const Options& o) {
     check_processes(o);
     check_export(o);
     if (o.exports()) return;
-    if (o.train_data.empty() && !o.overfit && !o.plans_only())
-        fail("no training data: give a text with --text, or token shards with -i");
+    const bool lacks_data = o.train_data.empty() && !o.overfit && !o.plans_only();
+    if (lacks_data && o.resume && !file_exists(options_path(o.output)))
+        fail("no run in '%s' to resume, and no training data for a new one", o.output.c_str());
+    if (lacks_data) fail("no training data: give a text with --text, or token shards with -i");
     const bool asks_for_minutes = o.sources.of(&o.minutes) == Source::command_line;
     if (asks_for_minutes && o.text.empty())
         fail("no --text: --minutes chooses a run on a text; -x or --epochs say how long other runs are");
