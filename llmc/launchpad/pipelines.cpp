@@ -58,11 +58,11 @@ void add_stored_pipelines(LaunchPadState& s) {
 
 // Best effort: without the cache the next start only takes longer.
 void save_pipeline_cache(LaunchPadState& s) noexcept {
-    size_t bytes = 0;
     if (s.cache_file.empty()) return;
-    add_stored_pipelines(s);  // those of processes that ran beside this one
-    if (s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, nullptr) != VK_SUCCESS) return;
     try {
+        add_stored_pipelines(s);  // those of processes that ran beside this one
+        size_t bytes = 0;
+        if (s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, nullptr) != VK_SUCCESS) return;
         std::string data(bytes, '\0');
         if (s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, data.data()) != VK_SUCCESS) return;
         data.resize(bytes);
