@@ -474,6 +474,10 @@ static void print_summary(const Preparation& work, const Tokenizer& tokenizer, d
         printf("note: repeats of texts for validation were left out: %llu\n",
                (unsigned long long)work.draw->repeats);
     const uint64_t total = work.val.total + work.train.total;
+    if (work.train_examples) {
+        printf("%llu tokens, with those that fill sequences\n", (unsigned long long)total);
+        return;
+    }
     printf("%llu bytes, %llu tokens, %.2f bytes per token, %.1f MB/s\n", (unsigned long long)work.bytes,
            (unsigned long long)total, double(work.bytes) / double(total),
            1e-6 * double(work.bytes) / seconds);
