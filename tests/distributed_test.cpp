@@ -138,6 +138,12 @@ TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
     }
     expect_near(resumed, straight, loss_tolerance("fp32"));
     expect_near(data.losses(folder("resumed")), resumed, log_tolerance);
+    const std::string note = "note: a step has %d tokens, and had %d; -d keeps them the same";
+    const ProgramResult halved =
+        run_program(trainer(SEQUENCES / 2, "resumed", {"-y", "1", "-x", std::to_string(STEPS + 1)}));
+    EXPECT_NE(halved.out.find(format_string(note.c_str(), SEQUENCES / 2 * 17, SEQUENCES * 17)),
+              std::string::npos)
+        << halved.out << halved.err;
 }
 
 TEST_F(Distributed, ThePlanCountsAllProcesses) {

@@ -495,6 +495,17 @@ static void note_changed_rate(const Options& o, const RunInputs& inputs, const s
             now, rate, step, steps, old_rate, advice.c_str());
 }
 
+// Fewer processes, or another batch, change what a step learns from.
+static void note_changed_step(const RunInputs& inputs) {
+    const int step = inputs.start.step, now = inputs.length.tokens_per_step;
+    const uint64_t before = inputs.start.state.tokens.value_or(0);
+    if (!inputs.start.resumed || step < 1 || before % uint64_t(step) ||
+        before / uint64_t(step) == uint64_t(now))
+        return;
+    printf("note: a step has %d tokens, and had %llu; -d keeps them the same for any number of processes\n",
+           now, (unsigned long long)(before / uint64_t(step)));
+}
+
 void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShare& share, MainLog& log) {
     const Start& start = inputs.start;
     if (start.folder.empty()) return;
@@ -503,6 +514,7 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     const std::string before = options_before(start);
     for (const std::string& line : changed_options(before, o)) print_line(stdout, "note: %s", line.c_str());
     note_changed_rate(o, inputs, before);
+    note_changed_step(inputs);
     log.tokens_per_step = inputs.length.tokens_per_step;
     log.first_step = start.step;
     log.tokens_before = inputs.tokens_before(start.step);
