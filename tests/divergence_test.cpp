@@ -202,8 +202,9 @@ TEST(Divergence, ARunOfSkippedUpdatesStops) {
         const std::vector<std::string> options = {"-s", "0", "-v",       "0",   "-l", "1000",
                                                   "-c", "1", "--device", where, "-x", "200"};
         const ProgramResult result = data.run(options);
-        expect_one_line(result,
-                        {"the run has diverged", "the last 25 updates were skipped", "lower learning rate"});
+        const std::string skipped = where == "cpu" ? "the last 25 updates were skipped"
+                                                   : "updates were skipped";  // a device may be a step ahead
+        expect_one_line(result, {"the run has diverged", skipped, "lower learning rate"});
         EXPECT_LT(printed_losses(result.out).size(), 100u);
         if (where != "cpu") continue;  // the host counts
         const ProgramResult sooner = data.run(with(options, {"--max-nonfinite-updates", "5"}));
