@@ -61,10 +61,10 @@ DataLoader::DataLoader(const std::vector<std::string>& patterns, int B, int T, i
     start_epoch(0);
 }
 
-uint64_t Shard::first_token(const DataPosition& at) const {
+uint64_t Shard::first_token(const DataPosition& of_run) const {
     const bool is_packed =
         std::any_of(files.begin(), files.end(), [](const auto& file) { return file.mask; });
-    return is_packed ? 0 : std::min(at.first_token, num_targets());
+    return is_packed ? 0 : std::min(of_run.first_token, num_targets());
 }
 
 uint64_t DataLoader::shard_number() const {

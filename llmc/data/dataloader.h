@@ -60,13 +60,13 @@ struct DataLoader {
         std::vector<TokenShard> files;
         uint64_t num_tokens = 0;
         uint64_t num_targets() const { return num_tokens - (num_tokens > 0); }  // all but the first token
-        uint64_t first_token(const DataPosition& at) const;                     // of its samples
-        uint64_t num_samples(const DataPosition& at) const {
-            return (num_targets() - first_token(at)) / at.sample_tokens;
+        uint64_t first_token(const DataPosition& of_run) const;                 // of its samples
+        uint64_t num_samples(const DataPosition& of_run) const {
+            return (num_targets() - first_token(of_run)) / of_run.sample_tokens;
         }
         // Tokens before its samples and behind them.
-        uint64_t leftover_tokens(const DataPosition& at) const {
-            return num_targets() - num_samples(at) * at.sample_tokens;
+        uint64_t leftover_tokens(const DataPosition& of_run) const {
+            return num_targets() - num_samples(of_run) * of_run.sample_tokens;
         }
     };
     struct Piece {  // inputs [first, first + count) of a shard
