@@ -15,7 +15,6 @@
 #include "llmc/options/arguments.h"
 #include "llmc/options/option_files.h"
 #include "llmc/options/shared_options.h"
-#include "llmc/options/start_program.h"
 #include "llmc/text/text_file.h"
 
 namespace fs = std::filesystem;
@@ -377,21 +376,6 @@ static void check_processes(const Options& o) {
     if (o.ranks_per_node && o.num_processes % o.ranks_per_node)
         fail("--ranks-per-node %d does not divide the %d process%s of this job", o.ranks_per_node,
              o.num_processes, plural);
-}
-
-const char* const devices_variable = "LLMC_DEVICES";
-
-std::string devices_options(const Options& o) {
-    std::string text = " --devices " + shell_word(joined(o.devices, ","));
-    for (size_t i = 0; i < o.share.size(); i++)
-        text += format_string("%s%.9g", i ? "," : " --share ", o.share[i]);
-    return text;
-}
-
-std::string resume_command(const Options& o) {
-    const char* devices = getenv(devices_variable);
-    return format_string("%s -o %s -y 1%s", command_of("train_gpt2").c_str(), shell_word(o.output).c_str(),
-                         devices ? devices : "");
 }
 
 const char* why_nothing_is_saved(const Options& o) { return o.output.empty() ? "there is no -o" : "-n is 0"; }

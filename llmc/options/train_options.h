@@ -135,11 +135,5 @@ void note_chosen(Options& o, const std::string& what);
 // ones for 96 (0.005) and 768 channels (0.0036), to three digits: docs/experiments.md.
 float default_muon_learning_rate(int channels);
 
-// The command that resumes the run, and starts the processes that it has from --devices.
-std::string resume_command(const Options& o);
-// For these processes: the options of that command which name the devices, in an environment variable.
-extern const char* const devices_variable;
-std::string devices_options(const Options& o);
-
 // Why a run saves nothing, as the end of a sentence. Only where saves() is false.
 const char* why_nothing_is_saved(const Options& o);

@@ -21,6 +21,7 @@
 #include "llmc/launchpad/device.h"
 #include "llmc/launchpad/open_device.h"
 #include "llmc/options/option_files.h"
+#include "llmc/options/start_program.h"
 
 static std::vector<DeviceInfo> usable_gpus() {
     std::vector<DeviceInfo> gpus;
@@ -101,6 +102,21 @@ static std::vector<std::string> other_arguments(int argc, char** argv) {
     }
     if (lists > 1) fail("--devices is given twice: name all devices at once, such as --devices 0,1,cpu");
     return others;
+}
+
+const char* const devices_variable = "LLMC_DEVICES";
+
+static std::string devices_options(const Options& o) {
+    std::string text = " --devices " + shell_word(joined(o.devices, ","));
+    for (size_t i = 0; i < o.share.size(); i++)
+        text += format_string("%s%.9g", i ? "," : " --share ", o.share[i]);
+    return text;
+}
+
+std::string resume_command(const Options& o) {
+    const char* devices = getenv(devices_variable);
+    return format_string("%s -o %s -y 1%s", command_of("train_gpt2").c_str(), shell_word(o.output).c_str(),
+                         devices ? devices : "");
 }
 
 // mpirun with a process for each device. Its part of a step is --share's number for it, or the only one.

@@ -15,6 +15,11 @@
 // want one, unless each sees one of its own.
 std::string device_of_process(Options& o, Communicator& job);
 
+// The command that resumes the run, and starts the processes that it has from --devices.
+std::string resume_command(const Options& o);
+// The environment variable in which those processes find the options of that command that name the devices.
+extern const char* const devices_variable;
+
 // Prints what people should know of the devices of all processes, and do not know yet. Collective.
 void note_devices(LaunchPad* pad, Communicator& job);
 
