@@ -268,13 +268,6 @@ static std::map<std::string, bool> verdicts(const Outcomes& outcomes) {
     return right;
 }
 
-// Stores each result at once: the checks take long, and may be interrupted.
-static auto storing(LaunchPad& pad) {
-    return [&pad](const std::string& name, const Outcome& outcome) {
-        pad.store_checks({{name, outcome.right}});
-    };
-}
-
 static std::vector<std::string> notes;  // that no stream was given for
 
 static void note(FILE* out, const std::string& text) {
@@ -289,7 +282,10 @@ std::vector<std::string> take_notes() { return std::exchange(notes, {}); }
 // A line for each version that is wrong.
 static std::map<std::string, bool> check_before_use(LaunchPad& pad, const std::set<std::string>& versions,
                                                     FILE* out) {
-    Outcomes outcomes = {.report = storing(pad)};
+    // each result at once: the checks take long, and may be interrupted
+    Outcomes outcomes = {.report = [&pad](const std::string& name, const Outcome& outcome) {
+        pad.store_checks({{name, outcome.right}});
+    }};
     try {
         check_side_by_side(pad.device(), versions, outcomes);
     } catch (const std::exception& error) {  // nothing is known of the others
@@ -365,7 +361,7 @@ bool print_self_test(const std::string& request) {
         print_line(stdout, "%-46s %s%s", name.c_str(), outcome.right ? "" : "WRONG: ", outcome.text.c_str());
         fflush(stdout);
         wrong += !outcome.right;
-        storing (*pad)(name, outcome);
+        pad->store_checks({{name, outcome.right}});
     }};
     check_versions(device, names, true, outcomes);
     pad->forget_checks();  // of others, such as one that hung before

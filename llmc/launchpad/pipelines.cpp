@@ -60,7 +60,7 @@ void add_stored_pipelines(LaunchPadState& s) {
 void save_pipeline_cache(LaunchPadState& s) noexcept {
     if (s.cache_file.empty()) return;
     try {
-        add_stored_pipelines(s);  // those of processes that ran beside this one
+        add_stored_pipelines(s);  // which processes that ran at the same time have built
         size_t bytes = 0;
         if (s.vk.vkGetPipelineCacheData(s.device, s.cache, &bytes, nullptr) != VK_SUCCESS) return;
         std::string data(bytes, '\0');
