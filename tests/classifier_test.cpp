@@ -20,6 +20,12 @@ static const Shape shapes[] = {{1, 1, 1},        {3, 3, 4},       {7, 5, 5},    
                                {2, 50257, 50304}};
 static const float DLOSS = 0.25f;
 
+template <class Real, class Check>
+static void for_each(Check check) {
+    for_cpu_and_each_version<Real>(fused_classifier<Real>, with_baselines(fused_classifier_versions<Real>()),
+                                   check);
+}
+
 template <class Real>
 static FusedClassifier<Real> params(const Shape& shape, Real* logits, float* losses, const int* targets,
                                     bool write_gradients) {
@@ -118,26 +124,17 @@ TYPED_TEST_SUITE(FusedClassifierTyped, RealTypes);
 template <class Real>
 static void check(const Shape& shape, const ClassifierCase<Real>& c) {
     SCOPED_TRACE(format_string("%d rows, V %d Vp %d", shape.num_rows, shape.V, shape.Vp));
-    std::vector<Real> on_cpu = from_floats<Real>(c.logits);
-    std::vector<float> cpu_losses = nans(shape.num_rows);
-    fused_classifier(nullptr, params<Real>(shape, on_cpu.data(), cpu_losses.data(), c.targets.data(), false));
-    EXPECT_EQ(to_floats(on_cpu), c.logits) << "without gradients, the logits must not change";
-    fused_classifier(nullptr, params<Real>(shape, on_cpu.data(), cpu_losses.data(), c.targets.data(), true));
-    EXPECT_EQ(cpu_losses, c.losses);
-    EXPECT_EQ(to_floats(on_cpu), rounded<Real>(c.gradients));
-    const auto versions = with_baselines(fused_classifier_versions<Real>());
-    for_each_version<Real>(versions, [&](LaunchPad& pad, auto& version, int block_size) {
+    for_each<Real>([&](LaunchPad* pad, const auto& launch) {
         DeviceArray<Real> logits(pad, c.logits);
-        DeviceArray<float> losses(pad, shape.num_rows);
+        DeviceArray<float> losses(pad, shape.num_rows), again(pad, shape.num_rows);
         DeviceArray<int> targets(pad, c.targets);
-        version.launch(pad, params<Real>(shape, logits, losses, targets, false), block_size);
-        expect_close("losses", losses.values(), c.losses);
+        launch(params<Real>(shape, logits, losses, targets, false));
+        expect_rounded<float>(pad, "losses", losses.values(), c.losses);
         EXPECT_TRUE(logits.values() == c.logits) << "without gradients, the logits must not change";
-        pad.fill(losses, 0x7fc00000, shape.num_rows * sizeof(float));
-        version.launch(pad, params<Real>(shape, logits, losses, targets, true), block_size);
-        expect_close("losses", losses.values(), c.losses);
+        launch(params<Real>(shape, logits, again, targets, true));
+        expect_rounded<float>(pad, "losses", again.values(), c.losses);
         const std::vector<float> got = logits.values();
-        if (shape.V > 1) expect_close("gradients", got, c.gradients, tolerance<Real>());
+        if (shape.V > 1) expect_rounded<Real>(pad, "gradients", got, c.gradients);
         for (size_t i = 0; i < got.size(); i++)  // of padding, and of rows that do not count
             if (int(i % shape.Vp) >= shape.V || unsigned(c.targets[i / shape.Vp]) >= unsigned(shape.V)) {
                 ASSERT_EQ(got[i], 0.0f) << i;
@@ -156,17 +153,14 @@ TYPED_TEST(FusedClassifierTyped, FindsTheLargestLogit) {
     for (const int largest : {0, 5, 13, 30, 70, 100, 300, 600, 1499}) {
         std::vector<float> logits(shape.Vp, 0.0f);
         logits[size_t(largest)] = 200;  // exp(200) overflows
-        const int target = 7;
-        for_each_version<Real>(with_baselines(fused_classifier_versions<Real>()),
-                               [&](LaunchPad& pad, auto& version, int block_size) {
-                                   DeviceArray<Real> values(pad, logits);
-                                   DeviceArray<float> loss(pad, 1);
-                                   DeviceArray<int> targets(pad, std::vector<int>{target});
-                                   version.launch(pad, params<Real>(shape, values, loss, targets, true),
-                                                  block_size);
-                                   EXPECT_FLOAT_EQ(loss.values()[0], 200) << largest;
-                                   EXPECT_FLOAT_EQ(values.values()[size_t(largest)], DLOSS) << largest;
-                               });
+        for_each<Real>([&](LaunchPad* pad, const auto& launch) {
+            DeviceArray<Real> values(pad, logits);
+            DeviceArray<float> loss(pad, 1);
+            DeviceArray<int> targets(pad, std::vector<int>{7});
+            launch(params<Real>(shape, values, loss, targets, true));
+            EXPECT_FLOAT_EQ(loss.values()[0], 200) << largest;
+            EXPECT_FLOAT_EQ(values.values()[size_t(largest)], DLOSS) << largest;
+        });
     }
 }
 
@@ -192,8 +186,14 @@ TYPED_TEST(FusedClassifierTyped, ExtremeLogits) {
     logits[2 * Vp + 3] = nan;
     logits[3 * Vp + 5] = inf;
     logits[4 * Vp + 1] = lowest;
-    const std::vector<int> target_values(num_rows, 1);
-    auto check = [&](const std::vector<float>& losses, const std::vector<float>& gradients) {
+    for_each<Real>([&](LaunchPad* pad, const auto& launch) {
+        DeviceArray<Real> on_device(pad, logits);
+        DeviceArray<float> of_rows(pad, num_rows);
+        DeviceArray<int> targets(pad, std::vector<int>(num_rows, 1));
+        FusedClassifier<Real> p = params<Real>({num_rows, V, Vp}, on_device, of_rows, targets, true);
+        p.dloss = 1;
+        launch(p);
+        const std::vector<float> losses = of_rows.values(), gradients = on_device.values();
         EXPECT_NEAR(losses[0], first - second, 1e-3);
         EXPECT_NEAR(losses[1], std::log(5.0), 1e-5);
         EXPECT_NEAR(gradients[Vp + 2], 0.0, 1e-30);
@@ -201,32 +201,7 @@ TYPED_TEST(FusedClassifierTyped, ExtremeLogits) {
         EXPECT_FALSE(std::isfinite(losses[2]));
         EXPECT_FALSE(std::isfinite(losses[3]));
         EXPECT_NEAR(losses[4] / -lowest, 1, 1e-4);
-    };
-    FusedClassifier<Real> p = {.logits = nullptr,
-                               .losses = nullptr,
-                               .targets = target_values.data(),
-                               .dloss = 1.0f,
-                               .num_rows = num_rows,
-                               .V = V,
-                               .Vp = Vp,
-                               .write_gradients = true};
-    std::vector<Real> gradients = from_floats<Real>(logits);
-    std::vector<float> losses = nans(num_rows);
-    p.logits = gradients.data();
-    p.losses = losses.data();
-    fused_classifier(nullptr, p);
-    check(losses, to_floats(gradients));
-    for_each_version<Real>(with_baselines(fused_classifier_versions<Real>()),
-                           [&](LaunchPad& pad, auto& version, int block_size) {
-                               DeviceArray<Real> device_logits(pad, logits);
-                               DeviceArray<float> device_losses(pad, num_rows);
-                               DeviceArray<int> targets(pad, target_values);
-                               p.logits = device_logits;
-                               p.losses = device_losses;
-                               p.targets = targets;
-                               version.launch(pad, p, block_size);
-                               check(device_losses.values(), device_logits.values());
-                           });
+    });
 }
 
 // A case of PyTorch's, whose file dev/make_cross_entropy.py makes.
@@ -252,41 +227,21 @@ struct Reference {
             }
         return bool(file);
     }
-    template <class Real>
-    FusedClassifier<Real> params(Real* of_logits, float* of_losses, const int* of_targets) const {
-        const auto counted = float(rows() - std::count(targets.begin(), targets.end(), ignored_target));
-        return {.logits = of_logits,
-                .losses = of_losses,
-                .targets = of_targets,
-                .dloss = 1 / counted,
-                .num_rows = shape.num_rows,
-                .V = shape.V,
-                .Vp = shape.Vp,
-                .write_gradients = true};
-    }
-    int64_t rows() const { return shape.num_rows; }
 };
 
 TEST(IgnoredTargets, MatchPyTorch) {
     std::ifstream file(SOURCE_DIR "/tests/reference/cross_entropy.txt");
     int cases = 0;
-    for (Reference r; r.read(file); cases++) {
-        std::vector<float> logits = r.logits, losses = nans(r.losses.size());
-        fused_classifier(nullptr, r.params(logits.data(), losses.data(), r.targets.data()));
-        const auto check = [&](const std::vector<float>& got, const std::vector<float>& got_gradients) {
-            expect_close("losses", got, r.losses, 1e-6);
-            expect_close("gradients", got_gradients, r.gradients, 1e-6);
-        };
-        check(losses, logits);
-        for_each_version<float>(with_baselines(fused_classifier_versions<float>()),
-                                [&](LaunchPad& pad, auto& version, int block_size) {
-                                    DeviceArray<float> on_device(pad, r.logits), of_rows(pad, losses.size());
-                                    DeviceArray<int> targets(pad, r.targets);
-                                    version.launch(pad, r.params<float>(on_device, of_rows, targets),
-                                                   block_size);
-                                    check(of_rows.values(), on_device.values());
-                                });
-    }
+    for (Reference r; r.read(file); cases++)
+        for_each<float>([&](LaunchPad* pad, const auto& launch) {
+            DeviceArray<float> logits(pad, r.logits), losses(pad, r.losses.size());
+            DeviceArray<int> targets(pad, r.targets);
+            FusedClassifier<float> p = params<float>(r.shape, logits, losses, targets, true);
+            p.dloss = 1 / float(std::ranges::count_if(r.targets, [](int t) { return t != ignored_target; }));
+            launch(p);
+            expect_close("losses", losses.values(), r.losses, 1e-6);
+            expect_close("gradients", logits.values(), r.gradients, 1e-6);
+        });
     EXPECT_EQ(cases, 4);
 }
 
@@ -311,14 +266,11 @@ TEST(SumLosses, AddsUp) {
         double want = 7;
         for (float& v : values) want += 0.5 * double(v = std::abs(v));  // positive, like losses
         SCOPED_TRACE(format_string("n %d", n));
-        std::vector<float> total = {7.0f};
-        sum_losses(nullptr, {.total = total.data(), .losses = values.data(), .n = n, .scale = 0.5f});
-        expect_close("total", total, {float(want)}, 1e-6);
-        const auto versions = with_baselines(sum_losses_versions());
-        for_each_version(versions, [&](LaunchPad& pad, auto& version, int block_size) {
+        const auto check = [&](LaunchPad* pad, const auto& launch) {
             DeviceArray<float> losses(pad, values), sum(pad, std::vector<float>{7.0f});
-            version.launch(pad, {.total = sum, .losses = losses, .n = n, .scale = 0.5f}, block_size);
-            expect_close("total", sum.values(), {float(want)}, 2e-6);
-        });
+            launch({.total = sum, .losses = losses, .n = n, .scale = 0.5f});
+            expect_close("total", sum.values(), {float(want)}, pad ? 2e-6 : 1e-6);
+        };
+        for_cpu_and_each_version(sum_losses, with_baselines(sum_losses_versions()), check);
     }
 }

@@ -119,25 +119,14 @@ TYPED_TEST(Encoder, ForwardMatchesFloat) {
     for (const Shape& s : shapes) {
         SCOPED_TRACE(describe(s));
         const Case<Real> c(s);
-        const std::vector<Real> wte_values = from_floats<Real>(c.wte), wpe_values = from_floats<Real>(c.wpe);
-        std::vector<Real> on_cpu(c.out.size(), Real(NAN));
-        encoder_forward<Real>(nullptr, {.out = on_cpu.data(),
-                                        .inp = c.inp.data(),
-                                        .wte = wte_values.data(),
-                                        .wpe = wpe_values.data(),
-                                        .B = s.B,
-                                        .T = s.T,
-                                        .C = s.C});
-        EXPECT_EQ(to_floats(on_cpu), rounded<Real>(c.out));
-        auto check = [&](LaunchPad& pad, auto& version, int block_size) {
+        const auto check = [&](LaunchPad* pad, const auto& launch) {
             DeviceArray<int> inp(pad, c.inp);
             DeviceArray<Real> wte(pad, c.wte), wpe(pad, c.wpe), out(pad, c.out.size());
-            version.launch(pad,
-                           {.out = out, .inp = inp, .wte = wte, .wpe = wpe, .B = s.B, .T = s.T, .C = s.C},
-                           block_size);
+            launch({.out = out, .inp = inp, .wte = wte, .wpe = wpe, .B = s.B, .T = s.T, .C = s.C});
             EXPECT_EQ(out.values(), rounded<Real>(c.out));
         };
-        for_each_version<Real>(with_baselines(encoder_forward_versions<Real>()), check);
+        for_cpu_and_each_version<Real>(encoder_forward<Real>,
+                                       with_baselines(encoder_forward_versions<Real>()), check);
     }
 }
 
@@ -148,33 +137,21 @@ TYPED_TEST(Encoder, BackwardMatchesFloat) {
     for (const Shape& s : all) {
         SCOPED_TRACE(describe(s));
         const Case<Real> c(s);
-        const std::vector<Real> dout = from_floats<Real>(c.dout);
-        std::vector<Real> dwte_cpu = from_floats<Real>(c.dwte), dwpe_cpu = from_floats<Real>(c.dwpe);
-        encoder_backward<Real>(nullptr, {.dwte = dwte_cpu.data(),
-                                         .dwpe = dwpe_cpu.data(),
-                                         .dout = dout.data(),
-                                         .buckets = c.buckets.data(),
-                                         .B = s.B,
-                                         .T = s.T,
-                                         .C = s.C});
-        EXPECT_EQ(to_floats(dwte_cpu), rounded<Real>(c.dwte_after));
-        EXPECT_EQ(to_floats(dwpe_cpu), rounded<Real>(c.dwpe_after));
-        const auto check = [&](LaunchPad& pad, auto& version, int block_size) {
+        const auto check = [&](LaunchPad* pad, const auto& launch) {
             DeviceArray<int> buckets(pad, c.buckets);
-            DeviceArray<Real> on_device(pad, c.dout), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
-            version.launch(pad,
-                           {.dwte = dwte,
-                            .dwpe = dwpe,
-                            .dout = on_device,
-                            .buckets = buckets,
-                            .B = s.B,
-                            .T = s.T,
-                            .C = s.C},
-                           block_size);
-            expect_close("dwte", dwte.values(), c.dwte_after, tolerance<Real>(2e-6));
-            expect_close("dwpe", dwpe.values(), c.dwpe_after, tolerance<Real>(2e-6));
+            DeviceArray<Real> dout(pad, c.dout), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
+            launch({.dwte = dwte,
+                    .dwpe = dwpe,
+                    .dout = dout,
+                    .buckets = buckets,
+                    .B = s.B,
+                    .T = s.T,
+                    .C = s.C});
+            expect_rounded<Real>(pad, "dwte", dwte.values(), c.dwte_after, 2e-6);
+            expect_rounded<Real>(pad, "dwpe", dwpe.values(), c.dwpe_after, 2e-6);
         };
-        for_each_version<Real>(with_baselines(encoder_backward_versions<Real>()), check);
+        for_cpu_and_each_version<Real>(encoder_backward<Real>,
+                                       with_baselines(encoder_backward_versions<Real>()), check);
     }
 }
 

@@ -59,22 +59,18 @@ TYPED_TEST(Gelu, ForwardMatchesFloat) {
         const std::vector<float> x = inputs<Real>(n);
         std::vector<float> want = nans(n);
         gelu_forward<float>(nullptr, {.out = want.data(), .inp = x.data(), .n = n});
-        const std::vector<Real> inp_values = from_floats<Real>(x);
-        std::vector<Real> on_cpu(n, Real(NAN));
-        gelu_forward<Real>(nullptr, {.out = on_cpu.data(), .inp = inp_values.data(), .n = n});
-        EXPECT_EQ(to_floats(on_cpu), rounded<Real>(want));
-        for_each_version<Real>(with_baselines(gelu_forward_versions<Real>()),
-                               [&](LaunchPad& pad, auto& version, int block_size) {
-                                   DeviceArray<Real> inp(pad, x), out(pad, n + 1);
-                                   version.launch(pad, {.out = out, .inp = inp, .n = n}, block_size);
-                                   std::vector<float> got = out.values();
-                                   EXPECT_TRUE(std::isnan(got.back())) << "wrote past the end";
-                                   got.pop_back();
-                                   expect_close("out", got, want, tolerance<Real>(2e-6));
-                                   version.launch(pad, {.out = inp, .inp = inp, .n = n}, block_size);
-                                   expect_close("out in place of inp", inp.values(), want,
-                                                tolerance<Real>(2e-6));
-                               });
+        const auto check = [&](LaunchPad* pad, const auto& launch) {
+            DeviceArray<Real> inp(pad, x), out(pad, n + 1);
+            launch({.out = out, .inp = inp, .n = n});
+            std::vector<float> got = out.values();
+            EXPECT_TRUE(std::isnan(got.back())) << "wrote past the end";
+            got.pop_back();
+            expect_rounded<Real>(pad, "out", got, want, 2e-6);
+            launch({.out = inp, .inp = inp, .n = n});
+            expect_rounded<Real>(pad, "out in place of inp", inp.values(), want, 2e-6);
+        };
+        for_cpu_and_each_version<Real>(gelu_forward<Real>, with_baselines(gelu_forward_versions<Real>()),
+                                       check);
     }
 }
 
@@ -85,66 +81,51 @@ TYPED_TEST(Gelu, BackwardMatchesFloat) {
         const std::vector<float> x = inputs<Real>(n), dy = random_values<Real>(n, 2);
         std::vector<float> want = nans(n);
         gelu_backward<float>(nullptr, {.dinp = want.data(), .inp = x.data(), .dout = dy.data(), .n = n});
-        const std::vector<Real> inp_values = from_floats<Real>(x), dout_values = from_floats<Real>(dy);
-        std::vector<Real> on_cpu(n, Real(NAN));
-        gelu_backward<Real>(
-            nullptr, {.dinp = on_cpu.data(), .inp = inp_values.data(), .dout = dout_values.data(), .n = n});
-        EXPECT_EQ(to_floats(on_cpu), rounded<Real>(want));
-        for_each_version<Real>(
-            with_baselines(gelu_backward_versions<Real>()),
-            [&](LaunchPad& pad, auto& version, int block_size) {
-                DeviceArray<Real> inp(pad, x), dout(pad, dy), dinp(pad, n + 1);
-                version.launch(pad, {.dinp = dinp, .inp = inp, .dout = dout, .n = n}, block_size);
-                std::vector<float> got = dinp.values();
-                EXPECT_TRUE(std::isnan(got.back())) << "wrote past the end";
-                got.pop_back();
-                expect_close("dinp", got, want, tolerance<Real>(2e-6));
-                version.launch(pad, {.dinp = dout, .inp = inp, .dout = dout, .n = n}, block_size);
-                expect_close("dinp in place of dout", dout.values(), want, tolerance<Real>(2e-6));
-            });
+        const auto check = [&](LaunchPad* pad, const auto& launch) {
+            DeviceArray<Real> inp(pad, x), dout(pad, dy), dinp(pad, n + 1);
+            launch({.dinp = dinp, .inp = inp, .dout = dout, .n = n});
+            std::vector<float> got = dinp.values();
+            EXPECT_TRUE(std::isnan(got.back())) << "wrote past the end";
+            got.pop_back();
+            expect_rounded<Real>(pad, "dinp", got, want, 2e-6);
+            launch({.dinp = dout, .inp = inp, .dout = dout, .n = n});
+            expect_rounded<Real>(pad, "dinp in place of dout", dout.values(), want, 2e-6);
+        };
+        for_cpu_and_each_version<Real>(gelu_backward<Real>, with_baselines(gelu_backward_versions<Real>()),
+                                       check);
     }
 }
 
 // NaN gives NaN. Large positive x gives x and a slope of 1, large negative x gives 0 and a slope of 0.
-static void check_extremes(const std::vector<float>& x, const std::vector<float>& y,
-                           const std::vector<float>& dx) {
-    for (size_t i = 0; i < x.size(); i++) {
-        SCOPED_TRACE(format_string("x = %g", x[i]));
-        if (std::isnan(x[i])) {
-            EXPECT_TRUE(std::isnan(y[i]) && std::isnan(dx[i])) << y[i] << " " << dx[i];
-        } else {
-            EXPECT_EQ(y[i], x[i] > 0 ? x[i] : 0);
-            EXPECT_EQ(dx[i], x[i] > 0 ? 1 : 0);
-        }
-    }
-}
-
 TYPED_TEST(Gelu, Extremes) {
     using Real = TypeParam;
     const float largest = std::is_same_v<Real, fp16>   ? 65504.0f
                           : std::is_same_v<Real, bf16> ? 0x1.fep127f
                                                        : std::numeric_limits<float>::max();
-    std::vector<float> x = {20, -20, 1e4f, -1e4f, 1e13f, -1e13f, 1e20f, -1e20f, largest, -largest, NAN, 0};
+    std::vector<float> x = {20, -20, 1e4f, -1e4f, 1e13f, -1e13f, 1e20f, -1e20f, largest, -largest, NAN};
     for (float& v : x) v = float(Real(std::isnan(v) ? v : std::clamp(v, -largest, largest)));
-    const std::vector<float> ones(x.size(), 1.0f);
-    const size_t n = x.size() - 1;  // without the last, since gelu'(0) is 1/2
-    std::vector<Real> y(x.size(), Real(NAN)), dx(y), inp_values = from_floats<Real>(x),
-                                                     dout_values = from_floats<Real>(ones);
-    gelu_forward<Real>(nullptr, {.out = y.data(), .inp = inp_values.data(), .n = n});
-    gelu_backward<Real>(nullptr,
-                        {.dinp = dx.data(), .inp = inp_values.data(), .dout = dout_values.data(), .n = n});
-    const std::vector<float> inputs_used(x.begin(), x.end() - 1);
-    check_extremes(inputs_used, to_floats(y), to_floats(dx));
-    const auto backward = with_baselines(gelu_backward_versions<Real>());
-    const auto forward = with_baselines(gelu_forward_versions<Real>());
-    for_each_version<Real>(forward, [&](LaunchPad& pad, auto& version, int block_size) {
-        DeviceArray<Real> inp(pad, x), out(pad, x.size()), dout(pad, ones), dinp(pad, x.size());
-        version.launch(pad, {.out = out, .inp = inp, .n = n}, block_size);
-        for (const auto& b : backward) {
-            b.launch(pad, {.dinp = dinp, .inp = inp, .dout = dout, .n = n}, block_size);
-            check_extremes(inputs_used, out.values(), dinp.values());
+    const size_t n = x.size();
+    const auto expect = [&](const std::vector<float>& got, float of_positive) {  // 0: x itself
+        for (size_t i = 0; i < n; i++) {
+            if (std::isnan(x[i]))
+                EXPECT_TRUE(std::isnan(got[i])) << got[i];
+            else
+                EXPECT_EQ(got[i], x[i] < 0 ? 0 : of_positive ? of_positive : x[i]) << "x = " << x[i];
         }
-    });
+    };
+    const auto forward = [&](LaunchPad* pad, const auto& launch) {
+        DeviceArray<Real> inp(pad, x), out(pad, n);
+        launch({.out = out, .inp = inp, .n = n});
+        expect(out.values(), 0);
+    };
+    for_cpu_and_each_version<Real>(gelu_forward<Real>, with_baselines(gelu_forward_versions<Real>()), forward);
+    const auto backward = [&](LaunchPad* pad, const auto& launch) {
+        DeviceArray<Real> inp(pad, x), dout(pad, std::vector<float>(n, 1.0f)), dinp(pad, n);
+        launch({.dinp = dinp, .inp = inp, .dout = dout, .n = n});
+        expect(dinp.values(), 1);
+    };
+    for_cpu_and_each_version<Real>(gelu_backward<Real>, with_baselines(gelu_backward_versions<Real>()),
+                                   backward);
 }
 
 // Addresses that rule out accesses of four elements (1 element past aligned memory) or of eight (4 elements).

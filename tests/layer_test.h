@@ -120,28 +120,32 @@ inline std::vector<float> nans(size_t n) {
     return std::vector<float>(n, std::numeric_limits<float>::quiet_NaN());
 }
 
-// An array in the launchpad's memory, with given values or, for outputs, n NaNs. On the host the values are
-// floats, whatever the element type is, or ints.
+// An array in the launchpad's memory, or on the host (null), with given values or, for outputs, n NaNs. The
+// values are floats, whatever the element type is, or ints.
 template <class Element>
 struct DeviceArray {
     using Value = std::conditional_t<std::is_integral_v<Element>, Element, float>;
-    LaunchPad& pad;
-    Element* data;
+    LaunchPad* pad;
     size_t size;
-    DeviceArray(LaunchPad& p, const std::vector<Value>& values)
-        : pad(p), data(p.allocate<Element>(values.size(), "test")), size(values.size()) {
-        std::vector<Element> host(size);
+    std::vector<Element> host;
+    Element* data;
+    DeviceArray(LaunchPad* p, const std::vector<Value>& values)
+        : pad(p), size(values.size()), host(size), data(p ? p->allocate<Element>(size, "test") : host.data()) {
         for (size_t i = 0; i < size; i++) host[i] = Element(values[i]);
-        pad.upload(data, host.data(), size * sizeof(Element));
+        if (pad) pad->upload(data, host.data(), size * sizeof(Element));
     }
-    DeviceArray(LaunchPad& p, size_t n)
+    DeviceArray(LaunchPad* p, size_t n)
         : DeviceArray(p, std::vector<Value>(n, std::numeric_limits<Value>::quiet_NaN())) {}
+    template <class Contents>
+    DeviceArray(LaunchPad& p, const Contents& contents) : DeviceArray(&p, contents) {}
     DeviceArray(const DeviceArray&) = delete;
-    ~DeviceArray() { pad.free(data); }
+    ~DeviceArray() {
+        if (pad) pad->free(data);
+    }
     std::vector<Value> values() const {
-        std::vector<Element> host(size);
-        pad.download(host.data(), data, size * sizeof(Element));
-        return std::vector<Value>(host.begin(), host.end());
+        std::vector<Element> now = host;
+        if (pad) pad->download(now.data(), data, size * sizeof(Element));
+        return std::vector<Value>(now.begin(), now.end());
     }
     operator Element*() const { return data; }
 };
@@ -187,4 +191,28 @@ void for_each_version(const Versions& versions, Check check) {
                 check(*pad, version, config);
                 EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
             }
+}
+
+// Calls check(pad, launch) for the layer on the CPU, where `pad` is null, and for each version and config on
+// the devices. launch(params) runs the layer or the version.
+template <class Real = float, class Params, class Config, class Check>
+void for_cpu_and_each_version(void (*layer)(LaunchPad*, const Params&),
+                              const std::vector<KernelVersion<Params, Config>>& versions, Check check) {
+    {
+        SCOPED_TRACE("CPU");
+        check(static_cast<LaunchPad*>(nullptr), [&](const Params& p) { layer(nullptr, p); });
+    }
+    for_each_version<Real>(versions, [&](LaunchPad& pad, auto& version, Config config) {
+        check(&pad, [&](const Params& p) { version.launch(pad, p, config); });
+    });
+}
+
+// What the layer makes of values that Real represents, compared with fp32's results: the CPU rounds these once.
+template <class Real>
+void expect_rounded(const LaunchPad* pad, const char* what, const std::vector<float>& got,
+                    const std::vector<float>& want, double fp32_tolerance = 1e-5) {
+    if (pad)
+        expect_close(what, got, want, tolerance<Real>(fp32_tolerance));
+    else
+        EXPECT_EQ(got, rounded<Real>(want)) << what;
 }
