@@ -33,59 +33,39 @@ template <class Real>
 struct DecodeAttentionOf : testing::Test {};
 TYPED_TEST_SUITE(DecodeAttentionOf, RealTypes);
 
-TYPED_TEST(DecodeAttentionOf, CpuMatchesWholeAttention) {
-    using Real = TypeParam;
-    for (const Shape& s : shapes) {
-        SCOPED_TRACE(format_string("B %d T %d C %d NH %d", s.B, s.T, s.C, s.NH));
-        const Case<Real> c(s);
-        const std::vector<Real> cache = from_floats<Real>(c.cache);
-        std::vector<Real> out = from_floats<Real>(nans(size_t(s.B) * s.C));
-        decode_attention<Real>(nullptr, {.out = out.data(),
-                                         .cache = cache.data(),
-                                         .positions = c.positions.data(),
-                                         .num_texts = s.B,
-                                         .T = s.T,
-                                         .C = s.C,
-                                         .NH = s.NH});
-        expect_close("out", to_floats(out), c.out, tolerance<Real>());
-    }
-}
-
-// More workgroups than a device may have in a row: the launchpad folds the grid, which adds some.
-template <class Real>
-static void expect_matches(LaunchPad& pad, const KernelVersion<DecodeAttention<Real>>& version,
-                           const Shape& s, const Case<Real>& c, int block_size) {
+template <class Real, class Launch>
+static void expect_matches(LaunchPad* pad, const Launch& launch, const Shape& s, const Case<Real>& c) {
     DeviceArray<Real> cache(pad, c.cache), out(pad, size_t(s.B) * s.C);
     DeviceArray<int> positions(pad, c.positions);
-    version.launch(pad,
-                   {.out = out,
-                    .cache = cache,
-                    .positions = positions,
-                    .num_texts = s.B,
-                    .T = s.T,
-                    .C = s.C,
-                    .NH = s.NH},
-                   block_size);
+    launch({.out = out,
+            .cache = cache,
+            .positions = positions,
+            .num_texts = s.B,
+            .T = s.T,
+            .C = s.C,
+            .NH = s.NH});
     expect_close("out", out.values(), c.out, tolerance<Real>());
 }
 
+// More workgroups than a device may have in a row: the launchpad folds the grid, which adds some.
 TEST(DecodeAttention, GridsAreFolded) {
     if (test_pads().empty()) GTEST_SKIP() << "no device";
     const Shape s = {700, 1, 94, 94};
-    const int one_subgroup = 1;  // in a workgroup: fewer invocations to run
-    expect_matches<float>(*test_pads()[0], decode_attention_versions<float>()[0], s, Case<float>(s),
-                          one_subgroup);
+    const auto launch = [](const DecodeAttention<float>& p) {
+        const int one_subgroup = 1;  // in a workgroup: fewer invocations to run
+        decode_attention_versions<float>()[0].launch(*test_pads()[0], p, one_subgroup);
+    };
+    expect_matches<float>(test_pads()[0].get(), launch, s, Case<float>(s));
 }
 
-TYPED_TEST(DecodeAttentionOf, GpuMatchesWholeAttention) {
+TYPED_TEST(DecodeAttentionOf, MatchesWholeAttention) {
     using Real = TypeParam;
     for (const Shape& s : shapes) {
         SCOPED_TRACE(format_string("B %d T %d C %d NH %d", s.B, s.T, s.C, s.NH));
         const Case<Real> c(s);
-        for_each_version<Real>(decode_attention_versions<Real>(),
-                               [&](LaunchPad& pad, auto& version, int block_size) {
-                                   expect_matches<Real>(pad, version, s, c, block_size);
-                               });
+        for_cpu_and_each_version<Real>(
+            decode_attention<Real>, decode_attention_versions<Real>(),
+            [&](LaunchPad* pad, const auto& launch) { expect_matches<Real>(pad, launch, s, c); });
     }
 }
 

@@ -8,25 +8,17 @@
 
 static const std::array<uint32_t, 2> key = dropout_key(42, 3, 1, 0);
 
-// What dropout() makes of `values` on the CPU.
-template <class Real>
-static std::vector<float> dropped(const std::vector<float>& values, float rate, uint32_t site = 0,
-                                  const std::array<uint32_t, 2>& of = key) {
-    const std::vector<Real> inp = from_floats<Real>(values);
-    std::vector<Real> out(inp.size(), Real(NAN));
-    dropout<Real>(nullptr, {.out = out.data(),
-                            .inp = inp.data(),
-                            .key = of.data(),
-                            .site = site,
-                            .rate = rate,
-                            .n = inp.size()});
-    return to_floats(out);
-}
-
 // 1 where elements of a tensor of n are dropped.
 static std::vector<float> mask(size_t n, float rate, uint32_t site = 0,
                                const std::array<uint32_t, 2>& of = key) {
-    std::vector<float> values = dropped<float>(std::vector<float>(n, 1.0f), rate, site, of);
+    const std::vector<float> ones(n, 1.0f);
+    std::vector<float> values = nans(n);
+    dropout<float>(nullptr, {.out = values.data(),
+                             .inp = ones.data(),
+                             .key = of.data(),
+                             .site = site,
+                             .rate = rate,
+                             .n = n});
     for (float& v : values) v = v == 0 ? 1.0f : 0.0f;
     return values;
 }
@@ -93,25 +85,24 @@ TYPED_TEST(DropoutOf, ScalesOrDrops) {
         std::vector<float> want(n);
         for (size_t i = 0; i < n; i++) want[i] = drops[i] ? 0.0f : values[i] * (1 / 0.75f);
         want = rounded<Real>(want);
-        EXPECT_EQ(dropped<Real>(values, rate, 5), want);
-        const auto versions = with_baselines(dropout_versions<Real>());
-        for_each_version<Real>(versions, [&](LaunchPad& pad, auto& version, int block) {
+        const auto check = [&](LaunchPad* pad, const auto& launch) {
             DeviceArray<Real> inp(pad, values), out(pad, n + 1);
-            DeviceArray<int> device_key(pad, {int(key[0]), int(key[1])});
+            DeviceArray<int> of_step(pad, {int(key[0]), int(key[1])});
             Dropout<Real> p = {.out = out,
                                .inp = inp,
-                               .key = reinterpret_cast<const uint32_t*>(device_key.data),
+                               .key = reinterpret_cast<const uint32_t*>(of_step.data),
                                .site = 5,
                                .rate = rate,
                                .n = n};
-            version.launch(pad, p, block);
+            launch(p);
             std::vector<float> got = out.values();
             EXPECT_TRUE(std::isnan(got.back())) << "wrote past the end";
             got.pop_back();
             EXPECT_EQ(got, want);
             p.out = inp;
-            version.launch(pad, p, block);
+            launch(p);
             EXPECT_EQ(inp.values(), want) << "in place";
-        });
+        };
+        for_cpu_and_each_version<Real>(dropout<Real>, with_baselines(dropout_versions<Real>()), check);
     }
 }

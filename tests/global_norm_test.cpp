@@ -19,31 +19,13 @@ static std::vector<float> expected_norm(const std::vector<std::vector<float>>& s
     return {float(norm), float(max_norm > 0 && norm > max_norm ? unscale * max_norm / norm : unscale)};
 }
 
+// Copies of the slices on the host or a device. Each begins `shift` elements past aligned memory, and lies
+// between large values that show accesses out of bounds.
 template <class Real>
-static std::vector<float> cpu_norm(const std::vector<std::vector<float>>& slices, float max_norm,
-                                   float unscale = 1, float* loss = nullptr) {
-    std::vector<std::vector<Real>> arrays;
-    std::vector<GradientSlice<Real>> gradients;
-    for (const auto& slice : slices) {
-        arrays.push_back(from_floats<Real>(slice));
-        gradients.push_back({arrays.back().data(), slice.size()});
-    }
-    std::vector<float> result = nans(2);
-    global_norm<Real>(nullptr, {.norm_and_scale = result.data(),
-                                .gradients = gradients,
-                                .max_norm = max_norm,
-                                .unscale = unscale,
-                                .loss = loss});
-    return result;
-}
-
-// Copies of the slices on a device. Each begins `shift` elements past aligned memory, and lies between large
-// values that show accesses out of bounds.
-template <class Real>
-struct DeviceSlices {
+struct Slices {
     std::vector<std::unique_ptr<DeviceArray<Real>>> arrays;
     std::vector<GradientSlice<Real>> gradients;
-    DeviceSlices(LaunchPad& pad, const std::vector<std::vector<float>>& slices, size_t shift) {
+    Slices(LaunchPad* pad, const std::vector<std::vector<float>>& slices, size_t shift) {
         for (const auto& slice : slices) {
             std::vector<float> padded(shift, 1e18f);
             padded.insert(padded.end(), slice.begin(), slice.end());
@@ -54,27 +36,42 @@ struct DeviceSlices {
     }
 };
 
-template <class Real>
-struct Launch {
-    LaunchPad& pad;
-    const KernelVersion<GlobalNorm<Real>>& version;
-    int block_size;
-    size_t shift = 0;
-
-    std::vector<float> norm(const std::vector<std::vector<float>>& slices, float max_norm, float unscale = 1,
-                            float* loss = nullptr) const {
-        const DeviceSlices<Real> device(pad, slices, shift);
-        DeviceArray<float> result(pad, 2);
-        version.launch(pad,
-                       {.norm_and_scale = result,
-                        .gradients = device.gradients,
-                        .max_norm = max_norm,
-                        .unscale = unscale,
-                        .loss = loss},
-                       block_size);
-        return result.values();
-    }
+// What differs from call to call; `loss` and `weight`: null if there are none.
+struct Settings {
+    float max_norm = 1, unscale = 1;
+    const float *loss = nullptr, *weight = nullptr;
 };
+
+// norm_and_scale, and the loss if there is one.
+template <class Real, class Launch>
+static std::vector<float> norm(LaunchPad* pad, const Launch& launch,
+                               const std::vector<std::vector<float>>& slices, const Settings& s,
+                               size_t shift = 0) {
+    const Slices<Real> copies(pad, slices, shift);
+    const auto value = [](const float* p) { return std::vector<float>{p ? *p : NAN}; };
+    DeviceArray<float> result(pad, 2), loss(pad, value(s.loss)), weight(pad, value(s.weight));
+    launch({.norm_and_scale = result,
+            .gradients = copies.gradients,
+            .max_norm = s.max_norm,
+            .unscale = s.unscale,
+            .loss = s.loss ? loss.data : nullptr,
+            .weight = s.weight ? weight.data : nullptr});
+    std::vector<float> results = result.values();
+    if (s.loss) results.push_back(loss.values()[0]);
+    return results;
+}
+
+// Calls check(norm) for the CPU and for every version: norm(slices, settings) is as above, without a shift.
+template <class Real, class Check>
+static void for_each(Check check) {
+    const auto check_launch = [&](LaunchPad* pad, const auto& launch) {
+        check([&](const std::vector<std::vector<float>>& slices, const Settings& s, size_t shift = 0) {
+            return norm<Real>(pad, launch, slices, s, shift);
+        });
+    };
+    for_cpu_and_each_version<Real>(global_norm<Real>, with_baselines(global_norm_versions<Real>()),
+                                   check_launch);
+}
 
 static void expect_relative(const std::vector<float>& got, const std::vector<float>& want, double tolerance) {
     for (size_t i = 0; i < want.size(); i++)
@@ -95,33 +92,26 @@ TYPED_TEST(GlobalNormTyped, MatchesDouble) {
             if (n) slices.back()[n - 1] = 3;  // a missing last element shows
         }
         SCOPED_TRACE(format_string("%zu slices, the first of %zu", sizes.size(), sizes[0]));
+        for_each<Real>([&](const auto& norm) {
+            for (size_t shift : {0, 1, 4})
+                expect_relative(norm(slices, {}, shift), expected_norm(slices, 1), 1e-6);
+        });
         for (float max_norm : {1.0f, 1e6f, 0.0f}) {
-            const std::vector<float> want = expected_norm(slices, double(max_norm));
-            expect_relative(cpu_norm<Real>(slices, max_norm), want, 2e-7);
+            const auto cpu = [](const GlobalNorm<Real>& p) { global_norm<Real>(nullptr, p); };
+            expect_relative(norm<Real>(nullptr, cpu, slices, {.max_norm = max_norm}),
+                            expected_norm(slices, double(max_norm)), 2e-7);
         }
-        const std::vector<float> want = expected_norm(slices, 1.0);
-        for (size_t shift : {0, 1, 4})
-            for_each_version<Real>(with_baselines(global_norm_versions<Real>()),
-                                   [&](LaunchPad& pad, auto& version, int block_size) {
-                                       const Launch<Real> launch = {pad, version, block_size, shift};
-                                       expect_relative(launch.norm(slices, 1.0f), want, 1e-6);
-                                   });
     }
 }
 
+static const std::vector<std::vector<float>> norm_of_5 = {{3.0f}, {4.0f}};
+
 TYPED_TEST(GlobalNormTyped, ClipsOnlyAbove) {
-    using Real = TypeParam;
-    const std::vector<std::vector<float>> slices = {{3.0f}, {4.0f}};
-    for (auto [max_norm, scale] :
-         {std::pair{5.0f, 1.0f}, {10.0f, 1.0f}, {2.5f, 0.5f}, {0.0f, 1.0f}, {-1.0f, 1.0f}}) {
-        const std::vector<float> want = {5.0f, scale};
-        EXPECT_EQ(cpu_norm<Real>(slices, max_norm), want);
-        auto check = [&, limit = max_norm](LaunchPad& pad, auto& version, int block_size) {
-            const Launch<Real> launch = {pad, version, block_size};
-            expect_close("norm and scale", launch.norm(slices, limit), want, 1e-6);
-        };
-        for_each_version<Real>(with_baselines(global_norm_versions<Real>()), check);
-    }
+    for_each<TypeParam>([](const auto& norm) {
+        for (auto [max_norm, scale] :
+             {std::pair{5.0f, 1.0f}, {10.0f, 1.0f}, {2.5f, 0.5f}, {0.0f, 1.0f}, {-1.0f, 1.0f}})
+            expect_relative(norm(norm_of_5, {.max_norm = max_norm}), {5, scale}, 1e-6);
+    });
 }
 
 TYPED_TEST(GlobalNormTyped, GradientsThatAreNotFinite) {
@@ -129,82 +119,41 @@ TYPED_TEST(GlobalNormTyped, GradientsThatAreNotFinite) {
     for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
         std::vector<std::vector<float>> slices = {random_values<Real>(100, 1), random_values<Real>(20001, 2)};
         slices[1][20000] = bad;
-        const std::vector<float> got = cpu_norm<Real>(slices, 1.0f);
-        EXPECT_FALSE(std::isfinite(got[0]));
-        EXPECT_EQ(got[1], 0.0f);
-        for_each_version<Real>(
-            with_baselines(global_norm_versions<Real>()), [&](LaunchPad& pad, auto& version, int block_size) {
-                const std::vector<float> result = Launch<Real>{pad, version, block_size}.norm(slices, 1.0f);
-                EXPECT_FALSE(std::isfinite(result[0])) << result[0];
-                EXPECT_EQ(result[1], 0.0f);
-            });
+        for_each<Real>([&](const auto& norm) {
+            const std::vector<float> result = norm(slices, {});
+            EXPECT_FALSE(std::isfinite(result[0])) << result[0];
+            EXPECT_EQ(result[1], 0.0f);
+        });
     }
 }
 
 // The norm is still reported, but the scale of 0 tells the optimizer to skip the step.
 TYPED_TEST(GlobalNormTyped, LossThatIsNotFinite) {
-    using Real = TypeParam;
-    const std::vector<std::vector<float>> slices = {{3.0f}, {4.0f}};
     const float nan = std::numeric_limits<float>::quiet_NaN(),
                 infinity = std::numeric_limits<float>::infinity();
-    for (float loss : {2.5f, nan, infinity, -infinity}) {
-        const std::vector<float> want = {5.0f, std::isfinite(loss) ? 0.2f : 0.0f};
-        EXPECT_EQ(cpu_norm<Real>(slices, 1.0f, 1.0f, &loss), want);
-        for_each_version<Real>(
-            with_baselines(global_norm_versions<Real>()), [&](LaunchPad& pad, auto& version, int block_size) {
-                DeviceArray<float> device_loss(pad, std::vector<float>{loss});
-                const Launch<Real> launch = {pad, version, block_size};
-                expect_close("norm and scale", launch.norm(slices, 1.0f, 1.0f, device_loss), want, 1e-6);
-            });
-    }
+    for (float loss : {2.5f, nan, infinity, -infinity})
+        for_each<TypeParam>([&](const auto& norm) {
+            const std::vector<float> got = norm(norm_of_5, {.loss = &loss});
+            EXPECT_FLOAT_EQ(got[0], 5);
+            EXPECT_FLOAT_EQ(got[1], std::isfinite(loss) ? 0.2f : 0.0f);
+        });
 }
 
 // Gradients and loss that are too small, since only some of the tokens count.
 TYPED_TEST(GlobalNormTyped, Weight) {
-    using Real = TypeParam;
-    const std::vector<std::vector<float>> slices = {{3.0f}, {4.0f}};
-    const float weight = 3;
-    for (const float max_norm : {7.5f, 0.0f}) {
-        const float scale = max_norm > 0 ? 1.5f : 3.0f;  // the norm is 15
-        std::vector<Real> values[] = {{Real(3.0f)}, {Real(4.0f)}};
-        std::vector<GradientSlice<Real>> gradients = {{values[0].data(), 1}, {values[1].data(), 1}};
-        std::vector<float> result = nans(2), loss = {0.5f};
-        global_norm<Real>(nullptr, {.norm_and_scale = result.data(),
-                                    .gradients = gradients,
-                                    .max_norm = max_norm,
-                                    .loss = loss.data(),
-                                    .weight = &weight});
-        EXPECT_EQ(result, (std::vector<float>{15, scale}));
-        EXPECT_EQ(loss[0], 1.5f);
-        for_each_version<Real>(with_baselines(global_norm_versions<Real>()),
-                               [&](LaunchPad& pad, auto& version, int block_size) {
-                                   const DeviceSlices<Real> device(pad, slices, 0);
-                                   DeviceArray<float> norm(pad, 2), of_loss(pad, std::vector<float>{0.5f}),
-                                       by(pad, std::vector<float>{weight});
-                                   version.launch(pad,
-                                                  {.norm_and_scale = norm,
-                                                   .gradients = device.gradients,
-                                                   .max_norm = max_norm,
-                                                   .loss = of_loss,
-                                                   .weight = by},
-                                                  block_size);
-                                   expect_close("norm and scale", norm.values(), {15, scale}, 1e-6);
-                                   EXPECT_EQ(of_loss.values()[0], 1.5f);
-                               });
-    }
+    const float weight = 3, loss = 0.5f;
+    for (const float max_norm : {7.5f, 0.0f})
+        for_each<TypeParam>([&](const auto& norm) {  // the norm is 15
+            expect_relative(norm(norm_of_5, {.max_norm = max_norm, .loss = &loss, .weight = &weight}),
+                            {15, max_norm > 0 ? 1.5f : 3.0f, 1.5f}, 1e-6);
+        });
 }
 
 TYPED_TEST(GlobalNormTyped, ZerosAndNoGradients) {
-    using Real = TypeParam;
-    for (const std::vector<std::vector<float>>& slices :
-         {std::vector<std::vector<float>>{std::vector<float>(50, 0.0f)}, {}}) {
-        const std::vector<float> want = {0.0f, 1.0f};
-        EXPECT_EQ(cpu_norm<Real>(slices, 1.0f), want);
-        for_each_version<Real>(
-            with_baselines(global_norm_versions<Real>()), [&](LaunchPad& pad, auto& version, int block_size) {
-                EXPECT_EQ((Launch<Real>{pad, version, block_size}.norm(slices, 1.0f)), want);
-            });
-    }
+    for_each<TypeParam>([](const auto& norm) {
+        EXPECT_EQ(norm({std::vector<float>(50, 0.0f)}, {}), (std::vector<float>{0, 1}));
+        EXPECT_EQ(norm({}, {}), (std::vector<float>{0, 1}));
+    });
 }
 
 // With equal values, every rounding error has the same sign: the worst case for sums.
@@ -212,13 +161,12 @@ TYPED_TEST(GlobalNormTyped, ManyElements) {
     using Real = TypeParam;
     const std::vector<std::vector<float>> slices = {std::vector<float>(3000001, float(Real(0.1f)))};
     const std::vector<float> want = expected_norm(slices, 0);
-    EXPECT_TRUE(std::abs(cpu_norm<Real>(slices, 0)[0] / want[0] - 1) < 2e-7);
-    for_each_version<Real>(with_baselines(global_norm_versions<Real>()),
-                           [&](LaunchPad& pad, auto& version, int block_size) {
-                               if (block_size != version.configs[0]) return;
-                               const float got = Launch<Real>{pad, version, block_size}.norm(slices, 0)[0];
-                               EXPECT_TRUE(std::abs(got / want[0] - 1) < 1e-6) << got << " " << want[0];
-                           });
+    auto versions = with_baselines(global_norm_versions<Real>());
+    for (auto& version : versions) version.configs.resize(1);
+    const auto check = [&](LaunchPad* pad, const auto& launch) {
+        expect_relative(norm<Real>(pad, launch, slices, {.max_norm = 0}), want, pad ? 1e-6 : 2e-7);
+    };
+    for_cpu_and_each_version<Real>(global_norm<Real>, versions, check);
 }
 
 // Loss scaling has made the gradients 1024 times too large: norm and limit refer to the true gradients.
@@ -231,20 +179,11 @@ TYPED_TEST(GlobalNormTyped, LossScaling) {
         SCOPED_TRACE(max_norm);
         const std::vector<float> want = expected_norm(slices, double(max_norm), double(unscale));
         EXPECT_EQ(want[1] < 0.9f * unscale, max_norm == 1.0f);
-        auto check = [&](const std::vector<float>& got) { expect_relative(got, want, 1e-6); };
-        check(cpu_norm<Real>(slices, max_norm, unscale));
-        for_each_version<Real>(
-            with_baselines(global_norm_versions<Real>()), [&](LaunchPad& pad, auto& version, int block_size) {
-                check(Launch<Real>{pad, version, block_size}.norm(slices, max_norm, unscale));
-            });
+        const Settings s = {.max_norm = max_norm, .unscale = unscale};
+        for_each<Real>([&](const auto& norm) { expect_relative(norm(slices, s), want, 1e-6); });
         for (const auto& pad : test_pads()) {
-            const DeviceSlices<Real> device(*pad, slices, 0);
-            DeviceArray<float> result(*pad, 2);
-            global_norm<Real>(pad.get(), {.norm_and_scale = result,
-                                          .gradients = device.gradients,
-                                          .max_norm = max_norm,
-                                          .unscale = unscale});
-            check(result.values());
+            const auto training = [&](const GlobalNorm<Real>& p) { global_norm<Real>(pad.get(), p); };
+            expect_relative(norm<Real>(pad.get(), training, slices, s), want, 1e-6);
         }
     }
 }

@@ -1,5 +1,4 @@
-// Sums of gradients of several processes: the CPU version against sums in order, the GPU version
-// bit-identical to it.
+// Sums of gradients of several processes: on the CPU and on a GPU bit-identical to sums in order.
 #include "llmc/layers/gradient_sum.h"
 #include "dev/vulkan/baselines/baselines.h"
 
@@ -30,34 +29,38 @@ struct SumCase {
     }
 };
 
-TYPED_TEST(GradientSumTest, CpuAddsInOrder) {
+TYPED_TEST(GradientSumTest, AddsInOrder) {
     using Real = TypeParam;
-    for (const SumShape& s : shapes) {
-        const SumCase<Real> c(s);
-        const std::vector<Real> rows = from_floats<Real>(c.rows);
-        std::vector<Real> own = from_floats<Real>(c.own), out = from_floats<Real>(nans(s.n));
-        GradientSum<Real> p = {.out = out.data(),
-                               .inp = rows.data(),
-                               .own = own.data(),
-                               .n = s.n,
-                               .stride = s.stride,
-                               .count = s.count,
-                               .own_index = s.own_index};
-        gradient_sum(nullptr, p);
-        EXPECT_EQ(to_floats(out), c.sum) << s.n << " elements of " << s.count;
-        p.out = own.data();
-        gradient_sum(nullptr, p);
-        EXPECT_EQ(to_floats(own), c.sum) << s.n << " elements of " << s.count << ", in place";
-        std::vector<Real> copy(s.n);
-        p.copy = copy.data();
-        p.own = p.out = out.data();
-        p.inp = own.data();
-        p.count = 1;
-        p.own_index = -1;
-        gradient_sum(nullptr, p);
-        EXPECT_EQ(to_floats(out), c.sum) << s.n << " elements, copied";
-        EXPECT_EQ(to_floats(copy), c.sum) << s.n << " elements, copied twice";
-    }
+    const auto check = [](LaunchPad* pad, const auto& launch) {
+        for (const SumShape& s : shapes) {
+            SCOPED_TRACE(format_string("%zu elements of %d", s.n, s.count));
+            const SumCase<Real> c(s);
+            DeviceArray<Real> rows(pad, c.rows), own(pad, c.own), out(pad, s.n), copy(pad, s.n);
+            GradientSum<Real> p = {.out = out,
+                                   .inp = rows,
+                                   .own = own,
+                                   .n = s.n,
+                                   .stride = s.stride,
+                                   .count = s.count,
+                                   .own_index = s.own_index};
+            launch(p);
+            EXPECT_EQ(out.values(), c.sum);
+            p.out = own;
+            launch(p);
+            EXPECT_EQ(own.values(), c.sum) << "in place";
+            launch({.out = out,
+                    .copy = copy,
+                    .inp = own,
+                    .own = nullptr,
+                    .n = s.n,
+                    .stride = s.n,
+                    .count = 1,
+                    .own_index = -1});
+            EXPECT_EQ(out.values(), c.sum) << "copied";
+            EXPECT_EQ(copy.values(), c.sum) << "copied twice";
+        }
+    };
+    for_cpu_and_each_version<Real>(gradient_sum<Real>, with_baselines(gradient_sum_versions<Real>()), check);
 }
 
 // Sums of all shapes in one call, among them an empty one; enough of them for several threads.
@@ -80,39 +83,4 @@ TYPED_TEST(GradientSumTest, ManyAtOnceAddInOrder) {
         gradient_sums<Real>(nullptr, {sums.begin(), sums.begin() + ptrdiff_t(number)});
         for (size_t i = 0; i < number; i++) EXPECT_EQ(to_floats(out[i]), cases[i].sum) << i;
     }
-}
-
-TYPED_TEST(GradientSumTest, GpuIsBitIdentical) {
-    using Real = TypeParam;
-    const auto versions = with_baselines(gradient_sum_versions<Real>());
-    for_each_version<Real>(versions, [](LaunchPad& pad, auto& version, int block_size) {
-        for (const SumShape& s : shapes) {
-            const SumCase<Real> c(s);
-            DeviceArray<Real> rows(pad, c.rows), own(pad, c.own), out(pad, s.n);
-            GradientSum<Real> p = {.out = out,
-                                   .inp = rows,
-                                   .own = own,
-                                   .n = s.n,
-                                   .stride = s.stride,
-                                   .count = s.count,
-                                   .own_index = s.own_index};
-            version.launch(pad, p, block_size);
-            EXPECT_EQ(out.values(), c.sum) << s.n << " elements of " << s.count;
-            p.out = own;
-            version.launch(pad, p, block_size);
-            EXPECT_EQ(own.values(), c.sum) << s.n << " elements of " << s.count << ", in place";
-            DeviceArray<Real> copy(pad, s.n);
-            p = {.out = out,
-                 .copy = copy,
-                 .inp = own,
-                 .own = nullptr,
-                 .n = s.n,
-                 .stride = s.n,
-                 .count = 1,
-                 .own_index = -1};
-            version.launch(pad, p, block_size);
-            EXPECT_EQ(out.values(), c.sum) << s.n << " elements, copied";
-            EXPECT_EQ(copy.values(), c.sum) << s.n << " elements, copied twice";
-        }
-    });
 }
