@@ -6,6 +6,7 @@
 
 #include "llmc/base/file.h"
 #include "llmc/base/hash.h"
+#include "llmc/launchpad/memory.h"
 #include "tests/layer_test.h"
 
 using SmallTypes = testing::Types<bf16, fp16>;
@@ -146,27 +147,66 @@ struct Settings {
     size_t max_scratch = 1 << 20;
 };
 
+// An array on the host or a device for the matrices of `values`, one after the other, `shift` elements past
+// aligned memory, between guard elements that show accesses out of bounds.
+template <class Element>
+struct GuardedArray {
+    size_t shift, elements;
+    DeviceArray<Element> array;
+    GuardedArray(LaunchPad* pad, const std::vector<std::vector<float>>& values, size_t shift_)
+        : shift(shift_), elements(values[0].size()), array(pad, join(values, shift_)) {}
+    Element* matrix(size_t i) const { return array + shift + i * elements; }
+    std::vector<std::vector<float>> values() const {
+        const std::vector<float> all = array.values();
+        EXPECT_EQ(all.front(), shift ? 42.0f : all.front());
+        EXPECT_EQ(all.back(), 42.0f);
+        std::vector<std::vector<float>> result;
+        for (size_t i = shift; i + 1 < all.size(); i += elements)
+            result.emplace_back(all.begin() + long(i), all.begin() + long(i + elements));
+        return result;
+    }
+
+   private:
+    static std::vector<float> join(const std::vector<std::vector<float>>& values, size_t shift) {
+        std::vector<float> all(shift, 42.0f);
+        for (const std::vector<float>& v : values) all.insert(all.end(), v.begin(), v.end());
+        all.push_back(42.0f);
+        return all;
+    }
+};
+
+// launch(update) on the host (pad null) or a device.
+template <class Real, class Launch>
+static void update_on(LaunchPad* pad, const Launch& launch, Values<Real>& v, const Settings& s,
+                      size_t shift = 0) {
+    const GuardedArray<Real> params(pad, v.params, shift), grads(pad, v.grads, shift);
+    const GuardedArray<float> master(pad, v.master, shift), m(pad, v.m, shift);
+    const DeviceArray<float> norm(pad, s.norm_and_scale.empty() ? std::vector<float>(2) : s.norm_and_scale);
+    Memory memory(pad);
+    MuonStep* const step = memory.allocate<MuonStep>(1, "step");
+    memory.upload(step, &s.step, 1);
+    MuonUpdate<Real> update = {.matrices = {},
+                               .rows = v.shape.rows,
+                               .columns = v.shape.columns,
+                               .step = step,
+                               .weight_decay = s.decay,
+                               .norm_and_scale = s.norm_and_scale.empty() ? nullptr : norm.data,
+                               .max_scratch = s.max_scratch};
+    for (size_t i = 0; i < v.params.size(); i++)
+        update.matrices.push_back({.params = params.matrix(i),
+                                   .master = s.with_master ? master.matrix(i) : nullptr,
+                                   .m = m.matrix(i),
+                                   .grads = grads.matrix(i),
+                                   .first = s.first + i * v.shape.elements()});
+    launch(update);
+    v.params = params.values();
+    v.master = master.values();
+    v.m = m.values();
+}
+
 template <class Real>
 static void update_on_cpu(Values<Real>& v, const Settings& s) {
-    std::vector<std::vector<Real>> params, grads;
-    MuonUpdate<Real> update = {
-        .matrices = {},
-        .rows = v.shape.rows,
-        .columns = v.shape.columns,
-        .step = &s.step,
-        .weight_decay = s.decay,
-        .norm_and_scale = s.norm_and_scale.empty() ? nullptr : s.norm_and_scale.data()};
-    for (size_t i = 0; i < v.params.size(); i++) {
-        params.push_back(from_floats<Real>(v.params[i]));
-        grads.push_back(from_floats<Real>(v.grads[i]));
-        update.matrices.push_back({.params = params[i].data(),
-                                   .master = s.with_master ? v.master[i].data() : nullptr,
-                                   .m = v.m[i].data(),
-                                   .grads = grads[i].data(),
-                                   .first = s.first + i * v.shape.elements()});
-    }
-    muon_update(nullptr, update);
-    for (size_t i = 0; i < v.params.size(); i++) v.params[i] = to_floats(params[i]);
+    update_on<Real>(nullptr, [](const auto& update) { muon_update(nullptr, update); }, v, s);
 }
 
 static void expect_bits(const std::vector<std::vector<float>>& got,
@@ -286,79 +326,14 @@ TEST(Muon, CpuIsBitIdenticalForAnyNumberOfThreads) {
 
 // --- GPU ---
 
-// An array on the device for the matrices of `values`, one after the other, `shift` elements past aligned
-// memory, between guard elements that show accesses out of bounds.
-template <class Element>
-struct GuardedArray {
-    size_t shift, elements;
-    DeviceArray<Element> array;
-    GuardedArray(LaunchPad& pad, const std::vector<std::vector<float>>& values, size_t shift_)
-        : shift(shift_), elements(values[0].size()), array(pad, join(values, shift_)) {}
-    Element* matrix(size_t i) const { return array + shift + i * elements; }
-    std::vector<std::vector<float>> values() const {
-        const std::vector<float> all = array.values();
-        EXPECT_EQ(all.front(), shift ? 42.0f : all.front());
-        EXPECT_EQ(all.back(), 42.0f);
-        std::vector<std::vector<float>> result;
-        for (size_t i = shift; i + 1 < all.size(); i += elements)
-            result.emplace_back(all.begin() + long(i), all.begin() + long(i + elements));
-        return result;
-    }
-
-   private:
-    static std::vector<float> join(const std::vector<std::vector<float>>& values, size_t shift) {
-        std::vector<float> all(shift, 42.0f);
-        for (const std::vector<float>& v : values) all.insert(all.end(), v.begin(), v.end());
-        all.push_back(42.0f);
-        return all;
-    }
-};
-
-template <class Real>
-using Launch = std::function<void(LaunchPad&, const MuonUpdate<Real>&)>;
-
-template <class Real>
-static void update_on_device(LaunchPad& pad, const Launch<Real>& launch, Values<Real>& v, const Settings& s,
-                             size_t shift = 0) {
-    const GuardedArray<Real> params(pad, v.params, shift), grads(pad, v.grads, shift);
-    const GuardedArray<float> master(pad, v.master, shift), m(pad, v.m, shift);
-    const DeviceArray<float> norm(pad, s.norm_and_scale.empty() ? std::vector<float>(2) : s.norm_and_scale);
-    MuonStep* const step = pad.allocate<MuonStep>(1, "step");
-    pad.upload(step, &s.step, sizeof s.step);
-    MuonUpdate<Real> update = {.matrices = {},
-                               .rows = v.shape.rows,
-                               .columns = v.shape.columns,
-                               .step = step,
-                               .weight_decay = s.decay,
-                               .norm_and_scale = s.norm_and_scale.empty() ? nullptr : norm.data,
-                               .max_scratch = s.max_scratch};
-    for (size_t i = 0; i < v.params.size(); i++)
-        update.matrices.push_back({.params = params.matrix(i),
-                                   .master = s.with_master ? master.matrix(i) : nullptr,
-                                   .m = m.matrix(i),
-                                   .grads = grads.matrix(i),
-                                   .first = s.first + i * v.shape.elements()});
-    launch(pad, update);
-    v.params = params.values();
-    v.master = master.values();
-    v.m = m.values();
-    pad.free(step);
-}
-
 // Calls check(update) with a function (Values&, Settings) for the CPU, and for every version, the first
 // config only, on every launchpad.
 template <class Real, class Check>
 static void for_each_device(Check check) {
-    {
-        SCOPED_TRACE("CPU");
-        check(update_on_cpu<Real>);
-    }
-    for_each_version<Real>(muon_update_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
-        if (block_size != version.configs[0]) return;
-        check([&](Values<Real>& v, const Settings& s) {
-            update_on_device<Real>(
-                pad, [&](LaunchPad& p, const auto& update) { version.launch(p, update, block_size); }, v, s);
-        });
+    auto versions = muon_update_versions<Real>();
+    for (auto& version : versions) version.configs.resize(1);
+    for_cpu_and_each_version<Real>(muon_update<Real>, versions, [&](LaunchPad* pad, const auto& launch) {
+        check([&](Values<Real>& v, const Settings& s) { update_on<Real>(pad, launch, v, s); });
     });
 }
 
@@ -373,10 +348,8 @@ TEST(Muon, GpuMatchesTorch) {
         if (block_size != version.configs[0] ||
             (muon_on_tensor_cores(pad, 24, 40) && strcmp(version.name, "muon_update1") != 0))
             return;
-        expect_torch([&](Values<float>& v, const Settings& s) {
-            update_on_device<float>(
-                pad, [&](LaunchPad& p, const auto& update) { version.launch(p, update, block_size); }, v, s);
-        });
+        const auto launch = [&](const auto& update) { version.launch(pad, update, block_size); };
+        expect_torch([&](Values<float>& v, const Settings& s) { update_on<float>(&pad, launch, v, s); });
     });
 }
 
@@ -390,6 +363,7 @@ TYPED_TEST(MuonTyped, GpuMatchesCpu) {
     using Real = TypeParam;
     const bool with_master = !std::is_same_v<Real, float>;
     for_each_version<Real>(muon_update_versions<Real>(), [&](LaunchPad& pad, auto& version, int block_size) {
+        const auto launch = [&](const auto& update) { version.launch(pad, update, block_size); };
         for (Shape shape : SHAPES)
             for (size_t shift : {0, 3}) {
                 if (block_size != version.configs[0] && (shift || shape.rows != 72)) continue;
@@ -403,9 +377,7 @@ TYPED_TEST(MuonTyped, GpuMatchesCpu) {
                                         .with_master = with_master,
                                         .norm_and_scale = {4, 0.25f}};
                     update_on_cpu(want, s);
-                    update_on_device<Real>(
-                        pad, [&](LaunchPad& p, const auto& update) { version.launch(p, update, block_size); },
-                        got, s, shift);
+                    update_on<Real>(&pad, launch, got, s, shift);
                 }
                 const auto& weights = with_master ? got.master : got.params;
                 const auto& expected = with_master ? want.master : want.params;
@@ -554,15 +526,13 @@ TYPED_TEST(MuonTyped, MatrixVersionMatchesRoundedDouble) {
             Values<Real> v(shape, 3, 5);
             Settings s = {.with_master = with_master};
             const Values<Real> start = v;
-            const auto launch = [&](LaunchPad& p, const auto& update) {
-                version.launch(p, update, block_size);
-            };
-            update_on_device<Real>(pad, launch, v, s);
+            const auto launch = [&](const auto& update) { version.launch(pad, update, block_size); };
+            update_on<Real>(&pad, launch, v, s);
             // a batch of two matrices, and one of one
             const size_t n = size_t(std::min(shape.rows, shape.columns));
             Values<Real> other = start;
             s.max_scratch = 2 * 2 * (shape.elements() + n * n) * 2 + 1;
-            update_on_device<Real>(pad, launch, other, s);
+            update_on<Real>(&pad, launch, other, s);
             expect_bits(other.params, v.params);
             expect_bits(other.master, v.master);
             for (size_t i = 0; i < 3; i++) {
@@ -586,8 +556,8 @@ TYPED_TEST(MuonTyped, TrainingFunction) {
     update_on_cpu(host, s);
     for (const auto& pad : test_pads()) {
         Values<Real> device = start;
-        update_on_device<Real>(
-            *pad, [](LaunchPad& p, const auto& update) { muon_update(&p, update); }, device, s);
+        const auto training = [&](const auto& update) { muon_update(pad.get(), update); };
+        update_on<Real>(pad.get(), training, device, s);
         for (size_t i = 0; i < 3; i++)
             expect_close("weights", with_master ? device.master[i] : device.params[i],
                          with_master ? host.master[i] : host.params[i], gpu_tolerance(*pad, "", host.shape));
