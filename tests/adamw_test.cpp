@@ -90,8 +90,8 @@ TEST(AdamW, DecayShows) {
     EXPECT_GT(difference / 1000, 5e-4);  // 15 learning rates of 1e-3 times 0.1 times |param|
 }
 
-// AdamW's arrays on the host or a device. Parameters and gradients begin `shift` elements past aligned memory;
-// guard elements around the parameters show accesses out of bounds.
+// AdamW's arrays on the host or a device. Parameters and gradients begin `shift` elements past aligned
+// memory; guard elements around the parameters show accesses out of bounds.
 template <class Real>
 struct Arrays {
     LaunchPad* pad;

@@ -13,12 +13,9 @@ static std::vector<float> mask(size_t n, float rate, uint32_t site = 0,
                                const std::array<uint32_t, 2>& of = key) {
     const std::vector<float> ones(n, 1.0f);
     std::vector<float> values = nans(n);
-    dropout<float>(nullptr, {.out = values.data(),
-                             .inp = ones.data(),
-                             .key = of.data(),
-                             .site = site,
-                             .rate = rate,
-                             .n = n});
+    dropout<float>(
+        nullptr,
+        {.out = values.data(), .inp = ones.data(), .key = of.data(), .site = site, .rate = rate, .n = n});
     for (float& v : values) v = v == 0 ? 1.0f : 0.0f;
     return values;
 }

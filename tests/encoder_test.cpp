@@ -140,13 +140,8 @@ TYPED_TEST(Encoder, BackwardMatchesFloat) {
         const auto check = [&](LaunchPad* pad, const auto& launch) {
             DeviceArray<int> buckets(pad, c.buckets);
             DeviceArray<Real> dout(pad, c.dout), dwte(pad, c.dwte), dwpe(pad, c.dwpe);
-            launch({.dwte = dwte,
-                    .dwpe = dwpe,
-                    .dout = dout,
-                    .buckets = buckets,
-                    .B = s.B,
-                    .T = s.T,
-                    .C = s.C});
+            launch(
+                {.dwte = dwte, .dwpe = dwpe, .dout = dout, .buckets = buckets, .B = s.B, .T = s.T, .C = s.C});
             expect_rounded<Real>(pad, "dwte", dwte.values(), c.dwte_after, 2e-6);
             expect_rounded<Real>(pad, "dwpe", dwpe.values(), c.dwpe_after, 2e-6);
         };

@@ -118,7 +118,8 @@ TYPED_TEST(Gelu, Extremes) {
         launch({.out = out, .inp = inp, .n = n});
         expect(out.values(), 0);
     };
-    for_cpu_and_each_version<Real>(gelu_forward<Real>, with_baselines(gelu_forward_versions<Real>()), forward);
+    for_cpu_and_each_version<Real>(gelu_forward<Real>, with_baselines(gelu_forward_versions<Real>()),
+                                   forward);
     const auto backward = [&](LaunchPad* pad, const auto& launch) {
         DeviceArray<Real> inp(pad, x), dout(pad, std::vector<float>(n, 1.0f)), dinp(pad, n);
         launch({.dinp = dinp, .inp = inp, .dout = dout, .n = n});

@@ -130,7 +130,10 @@ struct DeviceArray {
     std::vector<Element> host;
     Element* data;
     DeviceArray(LaunchPad* p, const std::vector<Value>& values)
-        : pad(p), size(values.size()), host(size), data(p ? p->allocate<Element>(size, "test") : host.data()) {
+        : pad(p),
+          size(values.size()),
+          host(size),
+          data(p ? p->allocate<Element>(size, "test") : host.data()) {
         for (size_t i = 0; i < size; i++) host[i] = Element(values[i]);
         if (pad) pad->upload(data, host.data(), size * sizeof(Element));
     }
@@ -207,7 +210,8 @@ void for_cpu_and_each_version(void (*layer)(LaunchPad*, const Params&),
     });
 }
 
-// What the layer makes of values that Real represents, compared with fp32's results: the CPU rounds these once.
+// What the layer makes of values that Real represents, compared with fp32's results: the CPU rounds these
+// once.
 template <class Real>
 void expect_rounded(const LaunchPad* pad, const char* what, const std::vector<float>& got,
                     const std::vector<float>& want, double fp32_tolerance = 1e-5) {

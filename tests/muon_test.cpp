@@ -206,7 +206,8 @@ static void update_on(LaunchPad* pad, const Launch& launch, Values<Real>& v, con
 
 template <class Real>
 static void update_on_cpu(Values<Real>& v, const Settings& s) {
-    update_on<Real>(nullptr, [](const auto& update) { muon_update(nullptr, update); }, v, s);
+    update_on<Real>(
+        nullptr, [](const auto& update) { muon_update(nullptr, update); }, v, s);
 }
 
 static void expect_bits(const std::vector<std::vector<float>>& got,

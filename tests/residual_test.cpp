@@ -44,8 +44,8 @@ struct FusedCase {
     }
 };
 
-// Both results, then the sum in place, as in training. The sum is the exact one. The GPU versions run one shape
-// here: layernorm_test runs every shape.
+// Both results, then the sum in place, as in training. The sum is the exact one. The GPU versions run one
+// shape here: layernorm_test runs every shape.
 TYPED_TEST(Residual, MatchesBothLayers) {
     using Real = TypeParam;
     for (auto [num_rows, C] : shapes) {
