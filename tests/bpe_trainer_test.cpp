@@ -225,7 +225,7 @@ TEST(BpeTrainer, WordsAreThoseThatAreEncoded) {
               258);
     const std::string message =
         message_of([] { train("{\"a\": 1}\n", {.vocab_size = 300}, {.field = {"text"}}); });
-    EXPECT_NE(message.find("line 1 has no string in a field 'text'"), std::string::npos) << message;
+    EXPECT_TRUE(contains(message, "line 1 has no string in a field 'text'"));
 }
 
 // A word counts wherever its document stands, also if the text exists only while it is read.
@@ -249,7 +249,7 @@ TEST(BpeTrainer, WrongOptionsAreRefused) {
     EXPECT_EQ(parse_bpe("bpe:65536")->vocab_size, 65536);
     for (const char* name : {"bpe:", "bpe:256", "bpe:65537", "bpe:4k", "bpe:-300", "bpe:99999999999"}) {
         const std::string message = message_of([&] { parse_bpe(name); });
-        EXPECT_NE(message.find("257 to 65536"), std::string::npos) << name << message;
+        EXPECT_TRUE(contains(message, "257 to 65536")) << name;
     }
     const std::vector<std::vector<std::string>> wrong = {
         {""}, {"x"}, {"<a>", "<a>"}, {"\xc4\xa0the"}, {"\xff\xff"}, {std::string(256, 'x')}};
@@ -258,11 +258,11 @@ TEST(BpeTrainer, WrongOptionsAreRefused) {
             message_of([&] { train("text", {.vocab_size = 300, .special_tokens = tokens}); });
         EXPECT_TRUE(message.starts_with("--special-token")) << message;
     }
-    EXPECT_NE(message_of([] { train("x", {.vocab_size = 257, .special_tokens = {"<pad>"}}); }).find("258"),
-              std::string::npos);
-    EXPECT_NE(message_of([] { train_tokenizer({{{"-"}}}, {.vocab_size = 300}); }).find("standard input"),
-              std::string::npos);
-    EXPECT_NE(message_of([] { open_tokenizer("bpe:300"); }).find("is trained on a text"), std::string::npos);
+    EXPECT_TRUE(
+        contains(message_of([] { train("x", {.vocab_size = 257, .special_tokens = {"<pad>"}}); }), "258"));
+    EXPECT_TRUE(
+        contains(message_of([] { train_tokenizer({{{"-"}}}, {.vocab_size = 300}); }), "standard input"));
+    EXPECT_TRUE(contains(message_of([] { open_tokenizer("bpe:300"); }), "is trained on a text"));
 }
 
 // --- preparation ---
@@ -303,8 +303,7 @@ TEST(BpeTrainer, PreparationWritesTheTokenizerBesideTheShards) {
     EXPECT_EQ(read_whole_file(folder / "x_tokenizer.json"), "somebody's");
 
     options.bpe.min_frequency = 3;
-    EXPECT_NE(message_of([&] { prepare_tokens(options); }).find("are for --tokenizer bpe:N"),
-              std::string::npos);
+    EXPECT_TRUE(contains(message_of([&] { prepare_tokens(options); }), "are for --tokenizer bpe:N"));
 }
 
 // --- Hugging Face's library, if it is there ---

@@ -64,9 +64,8 @@ TEST_F(ChatRun, FromJsonlToAnAnswer) {
     const ProgramResult trained = train("300", {});
     ASSERT_EQ(trained.status, 0) << trained.err << trained.out;
     EXPECT_TRUE(
-        contains(trained.out, "<|endoftext|>### Question\nSay even 0.\n\n### Answer\n[even<|endoftext|>]\n"))
-        << trained.out;
-    EXPECT_TRUE(contains(trained.out, "--chat answers questions")) << trained.out;
+        contains(trained.out, "<|endoftext|>### Question\nSay even 0.\n\n### Answer\n[even<|endoftext|>]\n"));
+    EXPECT_TRUE(contains(trained.out, "--chat answers questions"));
     int right = 0;  // of ten questions, of which one is for validation
     for (int i = 0; i < 10; i++) {
         const std::string word = i % 2 ? "odd" : "even";
@@ -129,7 +128,7 @@ TEST_F(ChatRun, ExportsHaveTheTemplate) {
         run_program({bin("generate"), "-e", "custom:layers=1,heads=2,channels=32,vocab=257", "--device",
                      "cpu", "--question", "q"});
     EXPECT_EQ(unknown.status, 1);
-    EXPECT_TRUE(contains(unknown.err, "has learnt no questions and answers")) << unknown.err;
+    EXPECT_TRUE(contains(unknown.err, "has learnt no questions and answers"));
 }
 
 // The folder of a model with another template, which finetuning keeps if it is understood.
@@ -146,17 +145,16 @@ TEST_F(ChatRun, AnotherModelsTemplate) {
     };
     const ProgramResult refused = finetune("{% for m in messages %}{{ strftime_now('%d') }}{% endfor %}");
     EXPECT_EQ(refused.status, 1);
-    EXPECT_TRUE(contains(refused.err, "'strftime_now(' is not understood; name a simple one with --template"))
-        << refused.err;
+    EXPECT_TRUE(
+        contains(refused.err, "'strftime_now(' is not understood; name a simple one with --template"));
     EXPECT_FALSE(file_exists(tuned));
     const nlohmann::json reference = read_json_object(SOURCE_DIR "/tests/reference/chat_templates.json");
     const std::string chatml = reference["templates"]["ChatML"];
     const ProgramResult trained = finetune(chatml);
     EXPECT_EQ(trained.status, 0) << trained.err;
     EXPECT_TRUE(contains(trained.out,
-                         "<|im_start|>user\nSay even 0.<|im_end|>\n<|im_start|>assistant\n[even<|im_end|>"))
-        << trained.out;
-    EXPECT_FALSE(contains(trained.out, "are cut")) << trained.out;
+                         "<|im_start|>user\nSay even 0.<|im_end|>\n<|im_start|>assistant\n[even<|im_end|>"));
+    EXPECT_FALSE(contains(trained.out, "are cut"));
     ASSERT_EQ(run_program({bin("train_gpt2"), "-e", tuned, "--export", "hf", folder / "again"}).status, 0);
     EXPECT_EQ(read_json_object(folder / "again/tokenizer_config.json")["chat_template"], chatml);
 }
@@ -255,7 +253,7 @@ TEST_F(ChatRun, LongExamplesKeepTheirAnswers) {
     write_whole_file(chat, {text});
     const ProgramResult trained = train("3", {"-t", "64", "-b", "2", "-v", "1", "-m", "2"});
     EXPECT_EQ(trained.status, 0) << trained.err;
-    EXPECT_TRUE(contains(trained.err + trained.out, "are cut")) << trained.err;
+    EXPECT_TRUE(contains(trained.err + trained.out, "are cut"));
     EXPECT_FALSE(contains(trained.out, "nan") || contains(trained.out, "loss 0.000000")) << trained.out;
 }
 
@@ -276,17 +274,15 @@ TEST_F(ChatRun, QuestionsAreTexts) {
     EXPECT_TRUE(contains(error({"x", "--template", chat}), "--system and --template are for"));
     // a token's text is its bytes: end-of-text, "Q: ", 3 of the question, 13 of the token's text and "\nA:"
     const auto asked = [&](const std::string& text) { return error({"-n", "3", "--question", text}); };
-    EXPECT_TRUE(contains(asked("abc<|endoftext|>"), "\n23 tokens read")) << asked("abc<|endoftext|>");
+    EXPECT_TRUE(contains(asked("abc<|endoftext|>"), "\n23 tokens read"));
     EXPECT_TRUE(contains(asked("x\nA: y"), "note: the text has A:, a mark of the template"));
     // 64 positions, of which an answer of 3 tokens needs some
     EXPECT_FALSE(contains(asked(std::string(54, 'a')), "note:"));
     EXPECT_TRUE(
-        contains(asked(std::string(56, 'a')), "after 1 token of the answer, the beginning is forgotten"))
-        << asked(std::string(56, 'a'));
+        contains(asked(std::string(56, 'a')), "after 1 token of the answer, the beginning is forgotten"));
     const std::string cut = asked(std::string(100, 'a'));
-    EXPECT_TRUE(contains(cut, "has 106 tokens and the model's context is 64: only the last 32 are used"))
-        << cut;
-    EXPECT_TRUE(contains(cut, "\n32 tokens read")) << cut;
+    EXPECT_TRUE(contains(cut, "has 106 tokens and the model's context is 64: only the last 32 are used"));
+    EXPECT_TRUE(contains(cut, "\n32 tokens read"));
     // a model that is asked with another template
     write_whole_file(folder / "bad", {"{{ messages | nothing }}"});
     EXPECT_TRUE(
@@ -303,8 +299,7 @@ TEST_F(ChatRun, FaultsAreNamed) {
         Words with = words;
         with.insert(with.end(), {"--template", bad});
         const ProgramResult result = run_program(with);
-        EXPECT_TRUE(contains(result.err, ": --template " + bad + ": 'nothing' is not understood"))
-            << result.err;
+        EXPECT_TRUE(contains(result.err, ": --template " + bad + ": 'nothing' is not understood"));
     }
     const auto prepared = [&](const std::string& text, const Words& options) {
         std::string all;
@@ -328,7 +323,7 @@ TEST_F(ChatRun, FaultsAreNamed) {
         const std::string error =
             run_program({bin("prepare_data"), "--out", folder.path, "--name", "x", folder / "empty.jsonl"})
                 .err;
-        EXPECT_TRUE(contains(error, "empty.jsonl is empty: JSONL has")) << error;
+        EXPECT_TRUE(contains(error, "empty.jsonl is empty: JSONL has"));
     }
     write_whole_file(chat, {"\nnonsense\n" + line(1) + "\n{\"prompt\": 1}\n"});
     EXPECT_TRUE(contains(run_program({bin("prepare_data"), "--out", folder.path, "--name", "x", chat}).err,
@@ -343,7 +338,7 @@ TEST_F(ChatRun, FaultsAreNamed) {
             run_program({bin("train_gpt2"), "--text", chat, "-o", run + positions, "--device", "cpu", "-x",
                          "1", "-t", "32", "-e", model + positions})
                 .err;
-        EXPECT_TRUE(contains(err, advice)) << err;
+        EXPECT_TRUE(contains(err, advice));
     }
     EXPECT_TRUE(contains(run_program({bin("eval"), "-e", run, "--device", "cpu", "--text", chat}).err,
                          "are cut: the model has no more positions"));
@@ -367,14 +362,14 @@ TEST_F(ChatRun, AdviceIsForTheText) {
         EXPECT_EQ(contains(out, said), is_english) << out;
     }
     const ProgramResult trained = train("1", {});
-    EXPECT_FALSE(contains(trained.out, said)) << trained.out;
+    EXPECT_FALSE(contains(trained.out, said));
     const auto error = [&](const Words& options) {
         Words words = {bin("eval"), "-e", run, "--device", "cpu", "--text", chat};
         words.insert(words.end(), options.begin(), options.end());
         return run_program(words).err;
     };
     const std::string none = "no token that was read is a target: the answers begin later";
-    EXPECT_TRUE(contains(error({"-t", "1"}), none + "; -t takes longer sequences\n")) << error({"-t", "1"});
+    EXPECT_TRUE(contains(error({"-t", "1"}), none + "; -t takes longer sequences\n"));
     EXPECT_TRUE(contains(error({"-t", "1", "-m", "1"}), none + "; -m -1 reads all batches; -t takes"));
 }
 
@@ -384,13 +379,12 @@ TEST_F(ChatRun, ChangedDataIsNoted) {
     remove_file(chat);
     const ProgramResult resumed = train("3", {"-y", "1"});
     EXPECT_EQ(resumed.status, 0) << resumed.err;
-    EXPECT_TRUE(contains(resumed.out, "chat.jsonl cannot be read any more: cannot open")) << resumed.out;
+    EXPECT_TRUE(contains(resumed.out, "chat.jsonl cannot be read any more: cannot open"));
     const auto resume = [&] { return run_program({bin("train_gpt2"), "-o", run, "-y", "1", "-x", "4"}); };
     remove_file(run + "/tokens/text_train.bin");
     const ProgramResult gone = resume();
     EXPECT_EQ(gone.status, 1);
-    EXPECT_TRUE(contains(gone.err, "no token shard matches '" + run + "/tokens/text_train*.bin'"))
-        << gone.err;
+    EXPECT_TRUE(contains(gone.err, "no token shard matches '" + run + "/tokens/text_train*.bin'"));
     write_whole_file(run + "/tokens/text.made_of", {"damaged\n"});
     EXPECT_TRUE(contains(resume().out, "text.made_of is damaged: whether the text has changed is unknown"));
 }
@@ -408,8 +402,7 @@ TEST_F(ChatRun, UnansweredQuestionsAreCounted) {
         return run_program({bin("prepare_data"), "--out", folder.path, "--name", "q", chat}).err;
     };
     EXPECT_FALSE(contains(prepared(0), "no answer follows"));
-    EXPECT_TRUE(contains(prepared(1), "no answer follows the last question of 1 example, which"))
-        << prepared(1);
+    EXPECT_TRUE(contains(prepared(1), "no answer follows the last question of 1 example, which"));
     EXPECT_TRUE(contains(prepared(2), "no answer follows the last question of 2 examples, which"));
 }
 
@@ -444,7 +437,7 @@ TEST_F(ChatShards, SequencesAreThoseOfTheExamples) {
     for (const std::string T : {"96", "192"}) {
         const ProgramResult trained = train_on_shards(T);
         EXPECT_EQ(trained.status, 0) << trained.err;
-        EXPECT_FALSE(contains(trained.err, "cuts")) << trained.err;
+        EXPECT_FALSE(contains(trained.err, "cuts"));
     }
     const ProgramResult usual = evaluate({"-i", folder / "q_val.bin"}),
                         given = evaluate({"-i", folder / "q_val.bin", "-t", "96"}),
@@ -452,7 +445,7 @@ TEST_F(ChatShards, SequencesAreThoseOfTheExamples) {
     EXPECT_EQ(usual.status, 0) << usual.err;
     EXPECT_FALSE(contains(usual.err + given.err, "cuts"));
     EXPECT_EQ(shorter.status, 0);
-    EXPECT_TRUE(contains(shorter.err, "-t 50 cuts examples of")) << shorter.err;
+    EXPECT_TRUE(contains(shorter.err, "-t 50 cuts examples of"));
     EXPECT_TRUE(
         contains(evaluate({"--text", chat, "-t", "20"}).err, "300 examples have more than 20 tokens"));
     // a mask of an earlier version does not say it
@@ -463,7 +456,7 @@ TEST_F(ChatShards, SequencesAreThoseOfTheExamples) {
     write_whole_file(mask, {bytes});
     const ProgramResult unknown = train_on_shards("192");
     EXPECT_EQ(unknown.status, 0) << unknown.err;
-    EXPECT_TRUE(contains(unknown.err, "does not say into which sequences")) << unknown.err;
+    EXPECT_TRUE(contains(unknown.err, "does not say into which sequences"));
 }
 
 TEST_F(ChatShards, AMaskThatIsMissingIsNamed) {
@@ -472,7 +465,7 @@ TEST_F(ChatShards, AMaskThatIsMissingIsNamed) {
         remove_file(mask);
         const ProgramResult result = train_on_shards("96");
         EXPECT_EQ(result.status, 1);
-        EXPECT_TRUE(contains(result.err, part + ".mask is missing")) << result.err;
+        EXPECT_TRUE(contains(result.err, part + ".mask is missing"));
         write_whole_file(mask, {bytes});
     }
     EXPECT_EQ(train_on_shards("96").status, 0);
@@ -497,20 +490,18 @@ TEST_F(ChatShards, OptionsOfOtherTextsAreRefused) {
         const ProgramResult mixed = run_program(
             {bin("train_gpt2"), "--text", texts[0], "--text", texts[1], "-o", run, "--device", "cpu"});
         EXPECT_EQ(mixed.status, 1);
-        EXPECT_TRUE(contains(mixed.err, "train_gpt2 mixes them by weights, as in " + texts[1] + ":0.5"))
-            << mixed.err;
+        EXPECT_TRUE(contains(mixed.err, "train_gpt2 mixes them by weights, as in " + texts[1] + ":0.5"));
     }
     // a mixture may have them
     const ProgramResult both = train("2", {"--text", plain + ":0.5", "--loss-on-questions"});
-    EXPECT_TRUE(contains(both.err, "give each a weight")) << both.err;
+    EXPECT_TRUE(contains(both.err, "give each a weight"));
     EXPECT_EQ(run_program({bin("train_gpt2"), "--text", plain + ":0.5", "--text", weighted, "-o", run, "-x",
                            "1", "-e", "custom:layers=1,heads=2,channels=32", "--device", "cpu",
                            "--loss-on-questions", "-t", "128"})
                   .status,
               0);
     for (const Words& options : {Words{"--text", weighted}, Words{"-i", folder / "q_val.bin:0.5"}})
-        EXPECT_TRUE(contains(evaluate(options).err, "weights are for the -i and --text of train_gpt2"))
-            << evaluate(options).err;
+        EXPECT_TRUE(contains(evaluate(options).err, "weights are for the -i and --text of train_gpt2"));
 }
 
 // The sample at the end is an answer, and of a conversation the last turns stay.
@@ -520,7 +511,7 @@ TEST_F(ChatRun, AnswersAtTheEndAndInLongConversations) {
     const size_t sample =
         trained.out.find("a question of the validation set, and the model's [answer]:\n---\n");
     ASSERT_NE(sample, std::string::npos) << trained.out;
-    EXPECT_TRUE(contains(trained.out.substr(sample), "\n\n### Answer\n[")) << trained.out;
+    EXPECT_TRUE(contains(trained.out.substr(sample), "\n\n### Answer\n["));
     std::string questions;
     for (int i = 0; i < 30; i++) questions += "Say odd " + std::to_string(i % 10) + ".\n";
     const ProgramResult talk = run_with_input({bin("generate"), "-e", run, "--device", "cpu", "--temperature",
@@ -528,9 +519,9 @@ TEST_F(ChatRun, AnswersAtTheEndAndInLongConversations) {
                                               questions);
     EXPECT_EQ(talk.status, 0) << talk.err;
     const std::string note = "its oldest questions are left out";
-    ASSERT_TRUE(contains(talk.err, note)) << talk.err;
-    EXPECT_FALSE(contains(talk.err.substr(talk.err.find(note) + 1), note)) << talk.err;
-    EXPECT_FALSE(contains(talk.err, "the prompt has")) << talk.err;
+    ASSERT_TRUE(contains(talk.err, note));
+    EXPECT_FALSE(contains(talk.err.substr(talk.err.find(note) + 1), note));
+    EXPECT_FALSE(contains(talk.err, "the prompt has"));
     EXPECT_EQ(count_lines(talk.out), 30);
 }
 
@@ -549,7 +540,7 @@ TEST_F(ChatRun, BadLinesAreNamed) {
         {R"({"prompt": "x", "completion": "a<|endoftext|>b"})", "line 42 has the text <|endoftext|>"},
         {"nonsense", "line 42"}};
     for (const auto& [bad, expected] : cases) {
-        EXPECT_TRUE(contains(error(bad, {}), expected)) << error(bad, {});
+        EXPECT_TRUE(contains(error(bad, {}), expected));
         EXPECT_TRUE(contains(error(bad, {"--skip-bad-lines"}), "1 bad line was left out")) << bad;
     }
     write_whole_file(chat, {std::string(30000, 'a') + " b\n"});

@@ -71,10 +71,10 @@ TEST(Jinja, RefusesByName) {
         {"{{ 2147483648 % -1 }}", "'2147483648' is not understood"},
         {"{{ messages['x'][0] }}", "messages['x']"}};
     for (const auto& [source, expected] : cases)
-        EXPECT_NE(message_of([&] {
-                      render_jinja(source, {{"messages", json::array({1})}});
-                  }).find(expected),
-                  std::string::npos)
+        EXPECT_TRUE(contains(message_of([&] {
+                                 render_jinja(source, {{"messages", json::array({1})}});
+                             }),
+                             expected))
             << source;
     EXPECT_EQ(render_jinja("{% for m in messages %}{{ -loop.index + 3 }}{% endfor %}",
                            {{"messages", json::array({1, 2})}}),
@@ -95,8 +95,7 @@ TEST(Jinja, RefusesByName) {
          "too long a text"},
         {"{{ 1.1e999 }}", "'1e999' is not understood"}};
     for (const auto& [source, expected] : too_much)
-        EXPECT_NE(message_of([&] { render_jinja(source, many); }).find(expected), std::string::npos)
-            << source;
+        EXPECT_TRUE(contains(message_of([&] { render_jinja(source, many); }), expected)) << source;
     // nested conditions are read once each, not once for each of those around them
     std::string nested = "'a'";
     for (int i = 0; i < 60; i++) nested = "(" + nested + " if true else no.x)";
@@ -167,18 +166,15 @@ TEST(ChatTemplate, OfExamples) {
     EXPECT_EQ(chat.parts(json::array({said("user", "x"), said("assistant", "y")}))[1].text, " y<end>" + end);
     EXPECT_EQ(chat.stop(), "<end>");
     const ChatTemplate without(bytes_with(template_of("{user}{assistant}")));
-    EXPECT_NE(message_of([&] {
-                  without.prompt(json::array({said("system", "s")}));
-              }).find("no place for a system message"),
-              std::string::npos);
+    EXPECT_TRUE(contains(message_of([&] { without.prompt(json::array({said("system", "s")})); }),
+                         "no place for a system message"));
     for (const std::string wrong : {"", "{user}", "{assistant}{user}", "{user}{system}{assistant}"})
-        EXPECT_NE(message_of([&] { template_of(wrong); }).find("a template has {user}, then {assistant}"),
-                  std::string::npos);
+        EXPECT_TRUE(
+            contains(message_of([&] { template_of(wrong); }), "a template has {user}, then {assistant}"));
     // the text of the first messages changes when others follow
-    EXPECT_NE(message_of([&] {
-                  ChatTemplate(bytes_with("{{ messages | length }}{{ messages[-1].content }}"));
-              }).find("does not begin the text of a conversation"),
-              std::string::npos);
+    EXPECT_TRUE(contains(
+        message_of([&] { ChatTemplate(bytes_with("{{ messages | length }}{{ messages[-1].content }}")); }),
+        "does not begin the text of a conversation"));
 }
 
 // Texts of tokens in what a user says stay text, byte for byte, and marks of the template are seen.
@@ -262,20 +258,16 @@ TEST(ChatExamples, Fields) {
           R"({"text":"a"})", R"({"prompt":"a"})", R"({"messages":"a"})", R"({"instruction":"a","input":"b"})",
           R"({"messages":[]})"})
         EXPECT_FALSE(is_chat_example(parse_json_object(other, "x"))) << other;
-    EXPECT_NE(error_of(R"({"messages":[{"role":"tool","content":"q"}]})").find("the role 'tool' is none of"),
-              std::string::npos);
-    EXPECT_NE(
-        error_of(R"({"conversations":[{"from":"bing","value":"q"}]})").find("the role 'bing' is none of"),
-        std::string::npos);
-    EXPECT_NE(
-        error_of(R"({"conversations":[{"from":"human","text":"q"}]})").find("{\"from\": TEXT, \"value\""),
-        std::string::npos);
-    EXPECT_NE(error_of(R"({"messages":[{"role":"user","content":"q"}]})").find("has no answer"),
-              std::string::npos);
-    EXPECT_NE(error_of(R"({"messages":[{"role":"user","content":null}]})").find("message 1 is not"),
-              std::string::npos);
-    EXPECT_NE(error_of(R"({"prompt":"q","completion":" "})").find("an answer is empty"), std::string::npos);
-    EXPECT_NE(error_of(R"({"text":"q"})").find("x: line 1 has neither messages nor"), std::string::npos);
+    EXPECT_TRUE(
+        contains(error_of(R"({"messages":[{"role":"tool","content":"q"}]})"), "the role 'tool' is none of"));
+    EXPECT_TRUE(contains(error_of(R"({"conversations":[{"from":"bing","value":"q"}]})"),
+                         "the role 'bing' is none of"));
+    EXPECT_TRUE(contains(error_of(R"({"conversations":[{"from":"human","text":"q"}]})"),
+                         "{\"from\": TEXT, \"value\""));
+    EXPECT_TRUE(contains(error_of(R"({"messages":[{"role":"user","content":"q"}]})"), "has no answer"));
+    EXPECT_TRUE(contains(error_of(R"({"messages":[{"role":"user","content":null}]})"), "message 1 is not"));
+    EXPECT_TRUE(contains(error_of(R"({"prompt":"q","completion":" "})"), "an answer is empty"));
+    EXPECT_TRUE(contains(error_of(R"({"text":"q"})"), "x: line 1 has neither messages nor"));
 }
 
 // Tokens are those of the whole text, and one that an answer begins with belongs to it.

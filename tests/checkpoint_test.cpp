@@ -159,8 +159,8 @@ TEST(Checkpoint, DamagedModelsAreRefused) {
     auto refuses = [&](const std::string& bytes, const std::string& because) {
         write_whole_file(folder / "bad.bin", {bytes});
         std::string message = message_of([&] { read_model_header(folder / "bad.bin"); });
-        EXPECT_NE(message.find(because), std::string::npos) << message;
-        EXPECT_NE(message.find("bad.bin"), std::string::npos) << message;
+        EXPECT_TRUE(contains(message, because));
+        EXPECT_TRUE(contains(message, "bad.bin"));
         EXPECT_EQ(
             message_of([&] { read_model(folder / "bad.bin", [](int, size_t, const float*, size_t) {}); }),
             message);
@@ -192,8 +192,7 @@ TEST(Checkpoint, DamagedModelsAreRefused) {
         poke(bytes, 4 * damage.index, damage.value);
         refuses(bytes, damage.because);
     }
-    EXPECT_NE(message_of([&] { read_model_header(folder / "none.bin"); }).find("none.bin"),
-              std::string::npos);
+    EXPECT_TRUE(contains(message_of([&] { read_model_header(folder / "none.bin"); }), "none.bin"));
     EXPECT_THROW(read_model_header(folder.path), Error);
 }
 
@@ -404,7 +403,7 @@ TEST(Checkpoint, PartsThatDoNotBelongTogetherAreRefused) {
     write_whole_file(second, {read_whole_file(optimizer_part_path(dir, state.step, 2))});
     EXPECT_EQ(refusal(), second + " is part 2 of 3 of an optimizer's state, instead of part 1 of 3");
     std::filesystem::remove(second);
-    EXPECT_NE(refusal().find("cannot open " + second), std::string::npos) << refusal();
+    EXPECT_TRUE(contains(refusal(), "cannot open " + second));
     delete_checkpoint(dir, state.step);
     EXPECT_TRUE(names_in(dir).empty());
 }
@@ -416,8 +415,8 @@ TEST(Checkpoint, DamagedStatesAreRefused) {
     auto refuses = [&](const std::string& bytes, const std::string& because) {
         write_whole_file(folder / "bad.bin", {bytes});
         std::string message = message_of([&] { read_optimizer_state(folder / "bad.bin", small); });
-        EXPECT_NE(message.find(because), std::string::npos) << message;
-        EXPECT_NE(message.find("bad.bin"), std::string::npos) << message;
+        EXPECT_TRUE(contains(message, because));
+        EXPECT_TRUE(contains(message, "bad.bin"));
     };
     size_t order = 1024 + 8 * num_parameters(small);
     refuses("", "too short");
@@ -506,7 +505,7 @@ TEST(Checkpoint, ChangedAndExchangedFilesAreRefused) {
     }
     std::filesystem::remove(run_path(dir, 2));  // with its checksums; step 1 has such a file
     const std::string unverified = message_of([&] { check_checkpoint(dir, 2); });
-    EXPECT_NE(unverified.find("--resume-unverified"), std::string::npos) << unverified;
+    EXPECT_TRUE(contains(unverified, "--resume-unverified"));
     write_whole_file(optimizer_path(dir, 2), {read_whole_file(optimizer_path(dir, 1))});
     EXPECT_EQ(refusal(), optimizer_path(dir, 2) + " belongs to step 1");
 }

@@ -147,7 +147,7 @@ TEST(Communicator, BuildWithoutMpi) {
     }
     const ProgramResult result = run_program({"env", "PMIX_RANK=1", program, "ranks"});
     EXPECT_EQ(result.status, 1);
-    EXPECT_NE(result.err.find("cannot run as several processes"), std::string::npos) << result.err;
+    EXPECT_TRUE(contains(result.err, "cannot run as several processes"));
 }
 
 // A launcher of another MPI would start processes that each believe to be alone.
@@ -157,7 +157,7 @@ TEST(Communicator, LauncherOfAnotherMpi) {
         const ProgramResult result = run_program({"env", WITHOUT_LEAK_CHECK, variable, PROGRAM, "ranks"});
         EXPECT_EQ(result.status, 1);
         EXPECT_EQ(result.out, "");
-        EXPECT_NE(result.err.find("started as one of 4 processes, but "), std::string::npos) << result.err;
+        EXPECT_TRUE(contains(result.err, "started as one of 4 processes, but "));
     }
 }
 
@@ -206,11 +206,9 @@ TEST(Communicator, NoSpaceForSharedMemory) {
             run_job(4, {"space", std::to_string(free + 100)}, {.variable = variable});
         expect_done(result);
         EXPECT_TRUE(result.out.starts_with("/dev/shm on ")) << result.out;
-        EXPECT_NE(
-            result.out.find(format_string("but the gradients needs %d.0 MiB: enlarge it", int(free + 100))),
-            std::string::npos)
-            << result.out;
-        EXPECT_NE(result.out.find("docker: --shm-size"), std::string::npos) << result.out;
+        EXPECT_TRUE(contains(result.out,
+                             format_string("but the gradients needs %d.0 MiB: enlarge it", int(free + 100))));
+        EXPECT_TRUE(contains(result.out, "docker: --shm-size"));
     }
 }
 
@@ -229,7 +227,7 @@ static void expect_loss(const Loss& loss) {
     EXPECT_TRUE(result.status != 0 || loss.options.survive_death);
     EXPECT_EQ(count_of(result.err, loss.line), 1) << result.err;
     EXPECT_EQ(result.out, "");
-    EXPECT_EQ(result.err.find("did not wait"), std::string::npos) << result.err;
+    EXPECT_FALSE(contains(result.err, "did not wait"));
     expect_no_shared_files();
 }
 
@@ -282,7 +280,7 @@ TEST(Communicator, RankThatReadsFilesIsWaitedFor) {
     NEED_MPI();
     const ProgramResult result = run_job(2, {"slow"});
     expect_done(result);
-    EXPECT_EQ(result.err.find("waiting"), std::string::npos) << result.err;
+    EXPECT_FALSE(contains(result.err, "waiting"));
 }
 
 // With a launcher that ends the job, either the ranks or the launcher are first to name the dead one.

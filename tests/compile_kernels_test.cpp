@@ -64,11 +64,11 @@ TEST_P(compile_kernels, default_kernels_compile_without_spills) {
     if (!has_drivers()) GTEST_SKIP() << WITHOUT;
     const ProgramResult result = compile_for(GetParam(), {"--csv", "--no-spills"});
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find("kernel,constants,default,registers,spills"), std::string::npos);
+    EXPECT_TRUE(contains(result.out, "kernel,constants,default,registers,spills"));
     for (const char* precision : {"fp32", "bf16", "fp16"})
-        EXPECT_NE(result.out.find(std::string("\nattention_backward2_dkv_") + precision), std::string::npos);
+        EXPECT_TRUE(contains(result.out, std::string("\nattention_backward2_dkv_") + precision));
     if (std::string(GetParam()) == "navi31") {
-        EXPECT_NE(result.out.find("\nmatmul5_nt_fp16,"), std::string::npos) << "it has cooperative matrices";
+        EXPECT_TRUE(contains(result.out, "\nmatmul5_nt_fp16,")) << "it has cooperative matrices";
     }
 }
 INSTANTIATE_TEST_SUITE_P(devices, compile_kernels,
@@ -84,7 +84,7 @@ TEST(compile_kernels_program, the_table_names_the_driver_and_its_version) {
         const ProgramResult table =
             compile_for(device, {"--precision", "fp32", "--kernels", "gelu_forward2"});
         EXPECT_EQ(table.status, 0) << table.err;
-        EXPECT_NE(table.out.substr(0, table.out.find('\n')).find(driver), std::string::npos) << table.out;
+        EXPECT_TRUE(contains(table.out.substr(0, table.out.find('\n')), driver));
     }
 }
 
@@ -95,8 +95,7 @@ TEST(compile_kernels_program, a_spill_in_a_default_kernel_is_an_error_on_request
         run_program({"env", "INTEL_DEBUG=spill_fs", with_device, "bmg", program, "--default-only",
                      "--precision", "fp32", "--kernels", "gelu_forward2", "--no-spills"});
     EXPECT_EQ(result.status, 1);
-    EXPECT_NE(result.err.find(" kernels that training takes spill registers"), std::string::npos)
-        << result.err;
+    EXPECT_TRUE(contains(result.err, " kernels that training takes spill registers"));
 }
 
 TEST(ListDevices, TellsVendorsApart) {
@@ -112,6 +111,6 @@ TEST(ListDevices, TellsVendorsApart) {
         const ProgramResult result =
             run_program({with_device, device, BINARY_DIR "/train_gpt2", "--list-devices"});
         EXPECT_EQ(result.status, 0) << result.err;
-        EXPECT_NE(result.out.find(part), std::string::npos) << device << ": " << result.out;
+        EXPECT_TRUE(contains(result.out, part)) << device;
     }
 }

@@ -220,9 +220,8 @@ TEST(corpus, program_checks_stories) {
                      {"<|endoftext|>", text, "One day, nobody was there.\n\n", "One sun"});
     ProgramResult checked = run_program({make_corpus, "--check", folder / "sample.txt"});
     EXPECT_EQ(checked.status, 0) << checked.err;
-    EXPECT_NE(checked.out.find("3 of 4 stories"), std::string::npos) << checked.out;
-    EXPECT_NE(checked.out.find("story 4 is not a story of the grammar: byte 4"), std::string::npos)
-        << checked.out;
+    EXPECT_TRUE(contains(checked.out, "3 of 4 stories"));
+    EXPECT_TRUE(contains(checked.out, "story 4 is not a story of the grammar: byte 4"));
 }
 
 // It reads a file piece by piece, however large it is.
@@ -230,11 +229,11 @@ TEST(corpus, program_checks_large_files) {
     TemporaryFolder folder;
     ASSERT_EQ(run_program({make_corpus, "--out", folder / "c.txt", "--stories", "500"}).status, 0);
     ProgramResult result = run_program({make_corpus, "--check", folder / "c.txt"});
-    EXPECT_NE(result.out.find("500 of 500 stories"), std::string::npos) << result.out;
+    EXPECT_TRUE(contains(result.out, "500 of 500 stories"));
     std::filesystem::resize_file(folder / "c.txt", uint64_t(2) << 30);  // with zeros
     result = run_program({make_corpus, "--check", folder / "c.txt"});
     EXPECT_EQ(result.status, 1);
-    EXPECT_NE(result.err.find("no blank line"), std::string::npos) << result.err;
+    EXPECT_TRUE(contains(result.err, "no blank line"));
 }
 
 TEST(corpus, program_prints_its_version) {

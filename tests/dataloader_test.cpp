@@ -326,7 +326,7 @@ TEST(DataLoader, ForeignPositionsAreRefused) {
     DataLoader larger(folder / "a.bin", 4, 4, 3000, true);
     DataPosition llmcs = DataLoader(folder / "a.bin", 1, 8, 3000, true).position();
     llmcs.sample_tokens = 0;  // which llm.c's files do not store: B*T
-    EXPECT_NE(message_of([&] { larger.resume(llmcs); }).find("the same data files"), std::string::npos);
+    EXPECT_TRUE(contains(message_of([&] { larger.resume(llmcs); }), "the same data files"));
     DataLoader fresh(folder / "a.bin", 4, 4, 3000, true);
     EXPECT_EQ(next_firsts(larger, 16, 25), next_firsts(fresh, 16, 25));  // a refused position changes nothing
     loader.resume(llmcs);
@@ -355,22 +355,18 @@ TEST(DataLoader, ForeignPositionsAreRefused) {
 
 TEST(DataLoader, BadDataIsExplained) {
     TemporaryFolder folder;
-    EXPECT_NE(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }).find("*.bin"),
-              std::string::npos);
+    EXPECT_TRUE(contains(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }), "*.bin"));
     write_counting(folder / "a.bin", 8);
-    EXPECT_NE(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }).find("needs 9"),
-              std::string::npos);
-    EXPECT_NE(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }).find("smaller batch (-b)"),
-              std::string::npos);
+    EXPECT_TRUE(contains(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }), "needs 9"));
+    EXPECT_TRUE(
+        contains(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }), "smaller batch (-b)"));
     const std::string long_sequences =
         message_of([&] { DataLoader(folder / "*.bin", 1 << 20, 1 << 20, 10, false); });
-    EXPECT_NE(long_sequences.find("needs 1099511627777; use shorter sequences (-t)"), std::string::npos)
-        << long_sequences;
+    EXPECT_TRUE(contains(long_sequences, "needs 1099511627777; use shorter sequences (-t)"));
     EXPECT_THROW(DataLoader(folder / "*.bin", 0, 4, 10, false), Error);
     EXPECT_THROW(DataLoader(folder / "*.bin", 2, -4, 10, false), Error);
     write_whole_file(folder / "b.bin", {"not a shard"});
-    EXPECT_NE(message_of([&] { DataLoader(folder / "*.bin", 1, 4, 10, false); }).find("b.bin"),
-              std::string::npos);
+    EXPECT_TRUE(contains(message_of([&] { DataLoader(folder / "*.bin", 1, 4, 10, false); }), "b.bin"));
 }
 
 TEST(DataLoader, TokensOutOfRangeAreNamed) {
@@ -379,8 +375,7 @@ TEST(DataLoader, TokensOutOfRangeAreNamed) {
     DataLoader loader(folder / "a.bin", 2, 4, 25, false);
     EXPECT_EQ(next_firsts(loader, 8, 3), (std::vector<int>{0, 8, 16}));  // the last target is 24
     std::string message = message_of([&] { next_first(loader, 8); });
-    EXPECT_NE(message.find("a.bin: token 25 is 25, but the model's vocabulary has 25"), std::string::npos)
-        << message;
+    EXPECT_TRUE(contains(message, "a.bin: token 25 is 25, but the model's vocabulary has 25"));
 }
 
 // The last target of the last piece is only ever a target; of a file that ends there, and of a joined one.

@@ -72,9 +72,8 @@ TEST(DeviceFeatures, ThePageOfDevicesListsThemAll) {
     std::replace(page.begin(), page.end(), '\n', ' ');
     const std::string all = missing_features(DeviceFeatures(), false, {});
     const size_t last = all.rfind(", ");
-    EXPECT_NE(page.find("A device needs Vulkan 1.3 with " + all.substr(0, last) + " and " +
-                        all.substr(last + 2) + "."),
-              std::string::npos)
+    EXPECT_TRUE(contains(
+        page, "A device needs Vulkan 1.3 with " + all.substr(0, last) + " and " + all.substr(last + 2) + "."))
         << all;
 }
 
@@ -121,17 +120,16 @@ TEST(FeatureLines, GiveTheReasonForNoTensorCores) {
               "tensor cores: bf16 none (lacks VK_KHR_shader_bfloat16), fp16 none (has no fragment shape that "
               "the kernels know)");
     f.float16_arithmetic = false;
-    EXPECT_NE(tensor_cores().find("bf16 none (lacks shaderFloat16)"), std::string::npos);
+    EXPECT_TRUE(contains(tensor_cores(), "bf16 none (lacks shaderFloat16)"));
     f.limits.few_registers = true;
-    EXPECT_NE(tensor_cores().find("fp16 none (not used: too few registers)"), std::string::npos);
+    EXPECT_TRUE(contains(tensor_cores(), "fp16 none (not used: too few registers)"));
     f.limits.has_one_subgroup_size = false;
-    EXPECT_NE(tensor_cores().find("fp16 none (not used: the driver chooses the size of subgroups)"),
-              std::string::npos);
+    EXPECT_TRUE(contains(tensor_cores(), "fp16 none (not used: the driver chooses the size of subgroups)"));
     EXPECT_EQ(feature_lines(f)[0].find("subgroups of 32 to 64 (the driver chooses), "), 0u);
     f.matrix.extensions.clear();
-    EXPECT_NE(tensor_cores().find("lacks subgroup votes or shuffles"), std::string::npos);
+    EXPECT_TRUE(contains(tensor_cores(), "lacks subgroup votes or shuffles"));
     f.has_matrix_extension = false;
-    EXPECT_NE(tensor_cores().find("fp16 none (lacks VK_KHR_cooperative_matrix)"), std::string::npos);
+    EXPECT_TRUE(contains(tensor_cores(), "fp16 none (lacks VK_KHR_cooperative_matrix)"));
 }
 
 TEST(TensorCores, OfFaultyDriversAreAvoidedUnlessAskedFor) {
@@ -157,9 +155,9 @@ TEST(TensorCores, OfFaultyDriversAreAvoidedUnlessAskedFor) {
     OptionalFeatures f = full();
     f.matrix = {.avoided = true};
     f.limits.bf16_fragment = f.limits.fp16_fragment = {};
-    EXPECT_NE(feature_lines(f)[1].find("not used: the driver failed"), std::string::npos);
+    EXPECT_TRUE(contains(feature_lines(f)[1], "not used: the driver failed"));
     f.matrix.untried = true;
-    EXPECT_NE(feature_lines(f)[1].find("not tried yet"), std::string::npos) << feature_lines(f)[1];
+    EXPECT_TRUE(contains(feature_lines(f)[1], "not tried yet"));
 }
 
 // --- the program ---
@@ -172,10 +170,8 @@ TEST(ListDevices, TellsTheSubgroupsOfSoftwareDevices) {
         const ProgramResult result =
             run_program({"env", std::string("LP_NATIVE_VECTOR_WIDTH=") + bits, program, "--list-devices"});
         EXPECT_EQ(result.status, 0);
-        EXPECT_NE(
-            result.out.find(std::string("\n   subgroups of ") + size + " (the device has " + size + ")"),
-            std::string::npos)
-            << result.out;
-        EXPECT_NE(result.out.find("\n   tensor cores: bf16 "), std::string::npos) << result.out;
+        EXPECT_TRUE(contains(result.out,
+                             std::string("\n   subgroups of ") + size + " (the device has " + size + ")"));
+        EXPECT_TRUE(contains(result.out, "\n   tensor cores: bf16 "));
     }
 }

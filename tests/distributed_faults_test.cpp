@@ -67,9 +67,8 @@ TEST_F(Distributed, CheckpointWithAMissingPartIsNotUsed) {
     ASSERT_TRUE(remove(optimizer_part_path(folder("out"), 8, 1).c_str()) == 0);
     const ProgramResult result = start(2, {"-x", "8", "-n", "4", "-y", "1"}, "out");
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find("the checkpoint of step 8 is broken: cannot open"), std::string::npos)
-        << result.out;
-    EXPECT_NE(result.out.find("at step 4"), std::string::npos) << result.out;
+    EXPECT_TRUE(contains(result.out, "the checkpoint of step 8 is broken: cannot open"));
+    EXPECT_TRUE(contains(result.out, "at step 4"));
 }
 
 // The parts of all processes fail together; the run ends with one line.
@@ -78,8 +77,8 @@ TEST_F(Distributed, PartThatCannotBeWrittenEndsAll) {
     std::filesystem::create_directories(optimizer_part_path(folder("out"), 6, 1) + "/in the way");
     const ProgramResult result = start(2, {"-x", "6", "-n", "2", "-y", "1"}, "out");
     EXPECT_NE(result.status, 0);
-    EXPECT_NE(result.err.find("rank 1: "), std::string::npos) << result.err;
-    EXPECT_NE(result.err.find("state_00000006_00001.bin"), std::string::npos) << result.err;
+    EXPECT_TRUE(contains(result.err, "rank 1: "));
+    EXPECT_TRUE(contains(result.err, "state_00000006_00001.bin"));
     EXPECT_EQ(newest_checkpoint(folder("out")), 4);
 }
 
@@ -96,7 +95,7 @@ TEST_F(Distributed, RoomForTheFirstCheckpointCountsAllParts) {
               {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so", "FILE_FAULT_FOLDER=" + folder("full"),
                "FILE_FAULT_FREE=" + std::to_string(room)});
     EXPECT_NE(result.status, 0);
-    EXPECT_NE(result.err.find("no room for a checkpoint"), std::string::npos) << result.err;
+    EXPECT_TRUE(contains(result.err, "no room for a checkpoint"));
     EXPECT_TRUE(data.losses(folder("full")).empty()) << "steps ran before the check";
 }
 
@@ -115,8 +114,8 @@ TEST_F(Distributed, ARankThatCannotReadTheCheckpointEndsAll) {
                script, "job"});
     EXPECT_LT(now() - start_time, 60);  // the timeout is 20 minutes
     EXPECT_NE(result.status, 0);
-    EXPECT_NE(result.err.find("rank 1: "), std::string::npos) << result.err;
-    EXPECT_NE(result.err.find("run_00000004.json: Input/output error"), std::string::npos) << result.err;
+    EXPECT_TRUE(contains(result.err, "rank 1: "));
+    EXPECT_TRUE(contains(result.err, "run_00000004.json: Input/output error"));
     EXPECT_EQ(newest_checkpoint(folder("out")), 4);
 }
 
@@ -135,7 +134,7 @@ TEST_F(Distributed, OtherRanksResumeWhatRankZeroFinds) {
     const ProgramResult result = start(2, {"-x", "8", "-n", "4", "-y", "1"}, "out");
     holder.join();
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find("no checkpoint in " + folder("out") + " yet"), std::string::npos) << result.out;
+    EXPECT_TRUE(contains(result.out, "no checkpoint in " + folder("out") + " yet"));
     EXPECT_TRUE(file_exists(folder("out") + "/earlier_1/DONE_00000008"));
     EXPECT_EQ(newest_checkpoint(folder("out")), 8);
 }

@@ -106,9 +106,8 @@ TEST_F(Distributed, SeveralMachinesTrainLikeOneProcess) {
             expect_near(several, one, loss_tolerance(m.precision));
             expect_near(data.losses(folder(stage)), several, log_tolerance);
             const int machines = m.processes / std::stoi(m.ranks_per_node);
-            EXPECT_NE(result.out.find(format_string("processes: %d on %d machines\n", m.processes, machines)),
-                      std::string::npos)
-                << result.out;
+            EXPECT_TRUE(
+                contains(result.out, format_string("processes: %d on %d machines\n", m.processes, machines)));
         }
         EXPECT_TRUE(model_after("0", 10) == model_after("1", 10));
         EXPECT_TRUE(moments_after("0", 10) == moments_after("1", 10));
@@ -118,8 +117,7 @@ TEST_F(Distributed, SeveralMachinesTrainLikeOneProcess) {
 TEST_F(Distributed, RanksPerNodeMustDivideTheProcesses) {
     const ProgramResult result = start(3, {"--ranks-per-node", "2"}, "refused");
     EXPECT_NE(result.status, 0);
-    EXPECT_NE(result.err.find("--ranks-per-node 2 does not divide the 3 processes"), std::string::npos)
-        << result.err;
+    EXPECT_TRUE(contains(result.err, "--ranks-per-node 2 does not divide the 3 processes"));
 }
 
 TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
@@ -131,7 +129,7 @@ TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
             start(processes, {"-y", "1", "-n", "5", "-x", std::to_string(until)}, "resumed");
         ASSERT_EQ(result.status, 0) << result.err;
         if (at > 0) {
-            EXPECT_NE(result.out.find(format_string("at step %d", at)), std::string::npos) << result.out;
+            EXPECT_TRUE(contains(result.out, format_string("at step %d", at)));
         }
         at = until;
         for (const double loss : printed_losses(result.out)) resumed.push_back(loss);
@@ -141,9 +139,8 @@ TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
     const std::string note = "note: a step has %d tokens, and had %d; -d keeps them the same";
     const ProgramResult halved =
         run_program(trainer(SEQUENCES / 2, "resumed", {"-y", "1", "-x", std::to_string(STEPS + 1)}));
-    EXPECT_NE(halved.out.find(format_string(note.c_str(), SEQUENCES / 2 * 17, SEQUENCES * 17)),
-              std::string::npos)
-        << halved.out << halved.err;
+    EXPECT_TRUE(contains(halved.out, format_string(note.c_str(), SEQUENCES / 2 * 17, SEQUENCES * 17)))
+        << halved.err;
 }
 
 TEST_F(Distributed, ThePlanCountsAllProcesses) {
@@ -152,8 +149,8 @@ TEST_F(Distributed, ThePlanCountsAllProcesses) {
     };
     const ProgramResult two = plan(2, {"-g", "5", "-s", "10"});
     ASSERT_EQ(two.status, 0) << two.err;
-    EXPECT_NE(two.out.find(", exchange 0."), std::string::npos) << two.out;
-    EXPECT_NE(two.out.find(", samples 0."), std::string::npos) << two.out;
+    EXPECT_TRUE(contains(two.out, ", exchange 0."));
+    EXPECT_TRUE(contains(two.out, ", samples 0."));
     // A third of the memory for the activations, 460 MiB per sequence, fits in one process, and not in six.
     const std::string free = two.out.substr(two.out.find("free memory on this machine: ") + 29);
     const int third = int(std::stod(free) * 1024 / 3);  // MiB
@@ -167,20 +164,19 @@ TEST_F(Distributed, ThePlanCountsAllProcesses) {
     EXPECT_EQ(six.err.find("out of memory: ", at + 1), std::string::npos) << six.err;
     const ProgramResult chosen = plan(6, {"-b", "auto", "-d", std::to_string(17 * 6 * 1024)});
     EXPECT_EQ(chosen.status, 0) << chosen.err;
-    EXPECT_NE(chosen.out.find("note: -b auto is -b "), std::string::npos) << chosen.out;
+    EXPECT_TRUE(contains(chosen.out, "note: -b auto is -b "));
 }
 
 TEST_F(Distributed, RefusesTooManyTokens) {
     const ProgramResult result = start(4, {"-b", "1073741824", "-t", "1", "-d", "4096"}, "large");
     EXPECT_EQ(result.status, 1) << result.out;
-    EXPECT_NE(result.err.find("-b 4294967296 times -t 1 is more than 2^30 tokens"), std::string::npos)
-        << result.err;
+    EXPECT_TRUE(contains(result.err, "-b 4294967296 times -t 1 is more than 2^30 tokens"));
 }
 
 TEST_F(Distributed, DryRunTimesTheStepsOfEachProcess) {
     const ProgramResult result = start(3, {"--dry-run"}, "dry");
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find("s per step"), std::string::npos) << result.out;
+    EXPECT_TRUE(contains(result.out, "s per step"));
 }
 
 TEST_F(Distributed, OnlyRankZeroPrints) {
@@ -189,7 +185,7 @@ TEST_F(Distributed, OnlyRankZeroPrints) {
     size_t plans = 0;
     for (size_t at = 0; (at = result.out.find("tokens per step", at)) != std::string::npos; at++) plans++;
     EXPECT_EQ(plans, 1u) << result.out;
-    EXPECT_NE(result.out.find("processes: 3"), std::string::npos) << result.out;
+    EXPECT_TRUE(contains(result.out, "processes: 3"));
     EXPECT_EQ(printed_losses(result.out).size(), size_t(STEPS)) << result.out;
     EXPECT_EQ(result.out.find('\033'), std::string::npos) << "a status line in a pipe: " << result.out;
 }
@@ -205,8 +201,8 @@ TEST_F(Distributed, SaysThatProcessesAreBoundToFewCores) {
     const std::string line =
         format_string("the launcher gives each process %d of this machine's %d cores", cores, online_cpus());
     EXPECT_EQ(bound("core", plan).find(line) != std::string::npos, cores <= online_cpus() / 2);
-    EXPECT_EQ(bound("none", plan).find("the launcher gives"), std::string::npos);
-    EXPECT_EQ(bound("core", with(plan, {"--threads", "1"})).find("the launcher gives"), std::string::npos);
+    EXPECT_FALSE(contains(bound("none", plan), "the launcher gives"));
+    EXPECT_FALSE(contains(bound("core", with(plan, {"--threads", "1"})), "the launcher gives"));
 }
 
 // The signal goes to the process that was started last, which is rank 1.
@@ -220,8 +216,8 @@ TEST_F(Distributed, SignalToOneRankSavesAndEndsAll) {
         start(2, {"-x", "1000000", "-n", "1000000"}, "stopped",
               {"env", "OUTPUT=" + folder("stopped"), "PROGRAM=" + program, "bash", "-c", script, "job"});
     EXPECT_NE(result.status, 0);
-    EXPECT_NE(result.out.find("stopped by SIGTERM"), std::string::npos) << result.err;
-    EXPECT_NE(result.out.find("wrote checkpoint"), std::string::npos) << result.err;
+    EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
+    EXPECT_TRUE(contains(result.out, "wrote checkpoint")) << result.err;
 }
 
 TEST_F(Distributed, RefusesOptionsThatDisagreeWithTheJob) {
@@ -232,10 +228,10 @@ TEST_F(Distributed, RefusesOptionsThatDisagreeWithTheJob) {
     EXPECT_EQ(wrong_number.err.find("-pn 4", at + 1), std::string::npos) << wrong_number.err;
     const ProgramResult alone = data.run({"-pn", "2"});
     EXPECT_NE(alone.status, 0);
-    EXPECT_NE(alone.err.find("start it with mpirun -np 2"), std::string::npos) << alone.err;
+    EXPECT_TRUE(contains(alone.err, "start it with mpirun -np 2"));
     const ProgramResult odd_batch = start(3, {"-d", "34"}, "refused");
     EXPECT_NE(odd_batch.status, 0);
-    EXPECT_NE(odd_batch.err.find("B*T*processes"), std::string::npos) << odd_batch.err;
+    EXPECT_TRUE(contains(odd_batch.err, "B*T*processes"));
 }
 
 // Every process verifies what it reads; damage that one of them finds makes all resume the checkpoint before,
@@ -254,10 +250,9 @@ TEST_F(Distributed, DamagedCheckpointIsNotResumed) {
             write_whole_file(folder("out") + "/" + name, {bytes});
             const ProgramResult result = start(processes, with(options, {"-y", "1"}), "out");
             EXPECT_EQ(result.status, 0) << result.err;
-            EXPECT_NE(result.out.find("the checkpoint of step 8 is broken: "), std::string::npos)
-                << result.out;
-            EXPECT_NE(result.out.find(name + " is damaged"), std::string::npos) << result.out;
-            EXPECT_NE(result.out.find("at step 4"), std::string::npos) << result.out;
+            EXPECT_TRUE(contains(result.out, "the checkpoint of step 8 is broken: "));
+            EXPECT_TRUE(contains(result.out, name + " is damaged"));
+            EXPECT_TRUE(contains(result.out, "at step 4"));
             if (processes == 3) {
                 EXPECT_TRUE(model_after("whole", 8) == model_after("out", 8));
                 EXPECT_TRUE(moments_after("whole", 8) == moments_after("out", 8));
@@ -294,7 +289,7 @@ TEST_F(Distributed, ResumeReadsEachByteOnce) {
                  share = double(read_whole_file(optimizer_part_path(folder("out"), 1, 1)).size());
     const ProgramResult resumed = job({"--ranks-per-node", "2", "-y", "1"});
     ASSERT_EQ(resumed.status, 0) << resumed.err;
-    EXPECT_NE(resumed.out.find("at step 1"), std::string::npos) << resumed.out;
+    EXPECT_TRUE(contains(resumed.out, "at step 1"));
     std::vector<double> before = bytes_read(fresh), after = bytes_read(resumed);
     ASSERT_EQ(int(before.size()), processes) << fresh.err;
     ASSERT_EQ(int(after.size()), processes) << resumed.err;
@@ -332,7 +327,7 @@ TEST_F(Distributed, RefusesProcessesThatSeeOtherFiles) {
         const ProgramResult result =
             start_each({{{}, {"-wdir", first}}, {{}, {"-wdir", second}}}, files, seen + "out");
         EXPECT_NE(result.status, 0) << name;
-        EXPECT_NE(result.err.find("this process has '" + what), std::string::npos) << result.err;
+        EXPECT_TRUE(contains(result.err, "this process has '" + what));
         write_whole_file(second + "/" + name, {before});
     }
 }
@@ -354,8 +349,7 @@ TEST_F(Distributed, RefusesProcessesThatSeeOtherCheckpoints) {
     write_whole_file(state, {read_whole_file(state), "\n"});
     const ProgramResult result = job({"-y", "1", "-x", "5"}, second);
     EXPECT_NE(result.status, 0);
-    EXPECT_NE(result.err.find("this process has 'a checkpoint with the checksum"), std::string::npos)
-        << result.err;
+    EXPECT_TRUE(contains(result.err, "this process has 'a checkpoint with the checksum"));
     EXPECT_EQ(job({"-y", "1", "-x", "5"}, first).status, 0);
 }
 
@@ -375,7 +369,7 @@ TEST_F(Distributed, RefusesProcessesThatDiffer) {
           Difference{{}, {"-y", "1"}, "--resume"}}) {
         const ProgramResult result = start_each({{d.first}, {d.second}}, {"-x", "3"}, "out");
         EXPECT_NE(result.status, 0);
-        EXPECT_NE(result.err.find(d.named), std::string::npos) << result.err;
-        EXPECT_NE(result.err.find("rank 0 has"), std::string::npos) << result.err;
+        EXPECT_TRUE(contains(result.err, d.named));
+        EXPECT_TRUE(contains(result.err, "rank 0 has"));
     }
 }

@@ -92,9 +92,8 @@ struct Export : ::testing::Test {
             }
     }
     void expect_refused(const ProgramResult& result, const Words& parts) {
-        EXPECT_EQ(result.status, 1) << result.out;
-        EXPECT_EQ(count_lines(result.err), 1) << result.err;
-        for (const std::string& part : parts) EXPECT_TRUE(contains(result.err, part)) << result.err;
+        expect_refusal(result);
+        for (const std::string& part : parts) EXPECT_TRUE(contains(result.err, part));
     }
     TemporaryFolder folder;
 };
@@ -178,8 +177,8 @@ TEST_F(Export, AModelCardSaysWhatIsKnownOfTheRun) {
     for (const char* part : {"# mine\n", "2 layers, 2 heads, 32 channels", "| steps | 120 |",
                              "| tokens trained on | 30,720 |", "| training data | bytes_train.bin |",
                              "| learning-rate | 0.005 |", "(step 119) |\n| validation loss | "})
-        EXPECT_TRUE(contains(card, part)) << part << "\n" << card;
-    EXPECT_FALSE(contains(card, shared->path)) << card;  // no folder of this machine
+        EXPECT_TRUE(contains(card, part));
+    EXPECT_FALSE(contains(card, shared->path));  // no folder of this machine
     ASSERT_EQ(export_to("hf", folder / "again", {"-e", folder / "mine"}).status, 0);
     EXPECT_TRUE(contains(read_whole_file(folder / "again/README.md"), "Nothing is known of its training"));
     EXPECT_EQ(greedy_text(folder / "again"), greedy_text(run_of("bytes")));
@@ -312,18 +311,18 @@ TEST(ExportRoles, AreKeptByARunAndItsExport) {
     for (const char* member : {R"("bos_token": "<s>")", R"("pad_token": "<pad>")", R"("sep_token": "<s>")",
                                R"("eos_token": "<|endoftext|>")", R"("padding_side": "left")",
                                R"("chat_template": "{{ messages }} </s>")"})
-        EXPECT_TRUE(contains(config, member)) << member << config;
+        EXPECT_TRUE(contains(config, member));
     const std::string generation = read_whole_file(back + "/generation_config.json");
-    EXPECT_TRUE(contains(generation, R"("temperature": 0.25)")) << generation;
-    EXPECT_TRUE(contains(generation, R"("pad_token_id": 258)")) << generation;
+    EXPECT_TRUE(contains(generation, R"("temperature": 0.25)"));
+    EXPECT_TRUE(contains(generation, R"("pad_token_id": 258)"));
     EXPECT_EQ(open_tokenizer(back).vocab_size(), 259);
     const std::string gguf = folder / "model.gguf";
     ASSERT_EQ(run_program({program, "-e", run, "--export", "gguf", gguf}).status, 0);
     for (const char* key : {"tokenizer.chat_template", "tokenizer.ggml.padding_token_id"})
-        EXPECT_TRUE(contains(read_whole_file(gguf), key)) << key;
+        EXPECT_TRUE(contains(read_whole_file(gguf), key));
     std::filesystem::create_directories(back + "/additional_chat_templates");
     const ProgramResult several = run_program({BINARY_DIR "/prepare_data", folder / "text", "--tokenizer",
                                                back, "--out", folder.path, "--name", "x"});
     EXPECT_EQ(several.status, 1);
-    EXPECT_TRUE(contains(several.err, "additional_chat_templates: ")) << several.err;
+    EXPECT_TRUE(contains(several.err, "additional_chat_templates: "));
 }

@@ -132,11 +132,10 @@ TEST(Fit, AdviceKeepsTheStepsAndIsTheFastest) {
 
 TEST(Fit, NamesWhatIsMissing) {
     const std::string bytes = message(parsed({"-b", "16", "-t", "64"}, 4), 4 * 500000);
-    EXPECT_NE(bytes.find("-b 16 -r 1 needs 0.6 MiB in each of 4 processes, and the card has 1.9 MiB free"),
-              std::string::npos)
-        << bytes;
+    EXPECT_TRUE(
+        contains(bytes, "-b 16 -r 1 needs 0.6 MiB in each of 4 processes, and the card has 1.9 MiB free"));
     const std::string piece = message(parsed({"-b", "16", "-t", "64"}), 1 << 30, 50000);
-    EXPECT_NE(piece.find("needs one allocation of "), std::string::npos) << piece;
+    EXPECT_TRUE(contains(piece, "needs one allocation of "));
 }
 
 TEST(Fit, ProcessesOfADeviceDivideItsMemory) {
@@ -183,9 +182,7 @@ TEST(Fit, ChoosesTheFastestThatFits) {
         EXPECT_EQ(message(o, room), "");
         for (const auto& [name, value] :
              std::vector<std::pair<std::string, int>>{{"batch-size", o.batch}, {"recompute", o.recompute}})
-            EXPECT_NE(options_text(o).find("\n" + name + "=" + std::to_string(value) + "\n"),
-                      std::string::npos)
-                << options_text(o);
+            EXPECT_TRUE(contains(options_text(o), "\n" + name + "=" + std::to_string(value) + "\n"));
         return std::vector<int>{o.batch, o.recompute, o.total_batch};
     };
     using Values = std::vector<int>;
@@ -241,7 +238,7 @@ TEST(Fit, SaysWhatAutoLacks) {
     Options o = parsed({"-t", "64", "-b", "auto", "--precision", "bf16", "-w", "0"});
     choose_fit(o, check_of(o, 1000), no_limit);
     const std::string text = message(o, 1000);
-    EXPECT_NE(text.find("-b 1 -r 3 needs"), std::string::npos) << text;
+    EXPECT_TRUE(contains(text, "-b 1 -r 3 needs"));
 }
 
 // The table of docs/devices.md is what its command prints.
@@ -253,7 +250,7 @@ TEST(Fit, TheTableOfWhatFits) {
     std::istringstream lines(result.out);
     int count = 0;
     for (std::string line; std::getline(lines, line); count++)
-        EXPECT_NE(page.find("\n" + line + "\n"), std::string::npos) << line;
+        EXPECT_TRUE(contains(page, "\n" + line + "\n")) << line;
     EXPECT_EQ(count, 5);
     for (const char* wrong : {"8x", "-8", "0", "--help", "1.5"}) {
         const ProgramResult refused =

@@ -116,13 +116,13 @@ TEST(ForeignText, ReportsAreEscapedInPagesPicturesAndComparisons) {
     for (const std::string& name : names_in(folder.path))
         if (name != "it.json") {
             const std::string text = read_whole_file(folder / name);
-            EXPECT_EQ(text.find("<script"), std::string::npos) << name;
+            EXPECT_FALSE(contains(text, "<script")) << name;
             EXPECT_EQ(text.find('\x1b'), std::string::npos) << name;
         }
     const ProgramResult same = run_program({report, "--compare", folder / "it.json", folder / "it.json"});
     EXPECT_EQ(same.status, 0) << same.err;
     EXPECT_EQ(interpreted(same.out + page.out + page.err), "") << same.out;
-    EXPECT_EQ(same.out.find("\nsecond line"), std::string::npos) << same.out;
+    EXPECT_FALSE(contains(same.out, "\nsecond line"));
     EXPECT_FALSE(fs::exists(folder / "touched"));
 }
 
@@ -144,7 +144,7 @@ TEST(ForeignText, NamesOfRunsAreNoMarkup) {
         EXPECT_EQ(interpreted(result.out + result.err), "");
         EXPECT_EQ(count_lines(result.out), 4) << result.out;  // with a table of two runs
         const std::string svg = read_whole_file(folder / "comparison.svg");
-        EXPECT_EQ(svg.find("<script"), std::string::npos);
+        EXPECT_FALSE(contains(svg, "<script"));
         EXPECT_EQ(interpreted(svg), "");
     }
     const ProgramResult missing =
@@ -179,7 +179,7 @@ TEST(ForeignText, ModelCardsAreNoMarkup) {
     EXPECT_EQ(interpreted(result.out + result.err), "");
     const std::string card = read_whole_file(folder / "hf/README.md");
     for (const char* text : {"<script", "\n# title", "[x]", " __bold", "nan", "inf"})
-        EXPECT_EQ(card.find(text), std::string::npos) << card;
+        EXPECT_FALSE(contains(card, text));
     EXPECT_EQ(interpreted(card), "") << card;
-    EXPECT_NE(card.find("| tokens of the training data | 7 |"), std::string::npos) << card;
+    EXPECT_TRUE(contains(card, "| tokens of the training data | 7 |"));
 }

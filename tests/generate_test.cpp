@@ -101,7 +101,7 @@ TEST(Generate, PromptFromArgumentFileOrStandardInput) {
     ASSERT_EQ(argument.status, 0) << argument.err;
     EXPECT_EQ(argument.out.rfind("Once upon", 0), 0u) << argument.out;
     EXPECT_GT(argument.out.size(), 40u);
-    EXPECT_NE(argument.err.find("tokens/s"), std::string::npos) << argument.err;
+    EXPECT_TRUE(contains(argument.err, "tokens/s"));
     EXPECT_EQ(generate({"-n", "40", "--file", folder / "prompt"}).out, argument.out);
     const std::vector<std::string> reads = {program, "-e", tiny, "--device", "cpu", "-n", "40", "-"};
     EXPECT_EQ(run_with_input(reads, "Once upon").out, argument.out);
@@ -137,9 +137,8 @@ TEST(Generate, EndsWithNoPartOfACharacter) {
         EXPECT_EQ(generate(options).out, all.substr(0, whole) + "\n") << n;
         if (whole == size_t(n)) continue;
         ended_within++;
-        EXPECT_NE(
-            generate(with(options, {"--samples", "2"})).out.find(all.substr(0, whole) + "\n--- sample 2"),
-            std::string::npos)
+        EXPECT_TRUE(contains(generate(with(options, {"--samples", "2"})).out,
+                             all.substr(0, whole) + "\n--- sample 2"))
             << n;
     }
     EXPECT_GT(ended_within, 0);
@@ -191,7 +190,7 @@ TEST(Generate, FileOfPrompts) {
                               "--- prompt 2 of 2 ---\n" + generate({"-n", "20", "Once"}).out);
     const ProgramResult samples =
         generate({"-n", "5", "--prompts", folder / "prompts", "--samples", "2", "--no-echo"});
-    EXPECT_NE(samples.out.find("--- prompt 2 of 2, sample 1 of 2 ---\n"), std::string::npos) << samples.out;
+    EXPECT_TRUE(contains(samples.out, "--- prompt 2 of 2, sample 1 of 2 ---\n"));
 }
 
 TEST(Generate, StopsBeforeAText) {
@@ -207,11 +206,10 @@ TEST(Generate, StopsBeforeAText) {
 TEST(Generate, SaysHowMuchOfALongPromptIsUsed) {
     const ProgramResult result = generate({"-n", "1", std::string(100, 'x')});
     EXPECT_EQ(result.status, 0);
-    EXPECT_NE(result.err.find("the prompt has 100 tokens and the model's context is 64: only the last 32 are "
-                              "used"),
-              std::string::npos)
-        << result.err;
-    EXPECT_EQ(generate({"-n", "1", std::string(63, 'x')}).err.find("note"), std::string::npos);
+    EXPECT_TRUE(contains(result.err,
+                         "the prompt has 100 tokens and the model's context is 64: only the last 32 are "
+                         "used"));
+    EXPECT_FALSE(contains(generate({"-n", "1", std::string(63, 'x')}).err, "note"));
 }
 
 TEST(Generate, ThreadsDoNotChangeTheText) {
@@ -231,7 +229,7 @@ TEST(Generate, EscapesControlCharactersOnATerminalOnly) {
     EXPECT_EQ(generate({"-n", "0", prompt}).out, prompt + "\n");
     const std::string shown = on_terminal({"-n", "0", prompt}, "");
     if (shown.empty()) GTEST_SKIP() << "no pseudo-terminal";
-    EXPECT_NE(shown.find("a\\x1b[31mb\\x0dc"), std::string::npos) << shown;
+    EXPECT_TRUE(contains(shown, "a\\x1b[31mb\\x0dc"));
     EXPECT_EQ(shown.find('\x1b'), std::string::npos) << shown;
 }
 
@@ -246,7 +244,7 @@ TEST(Generate, InteractivePromptsAreContinued) {
         std::string expected = printable_lines(text);
         for (size_t at = 0; (at = expected.find('\n', at)) != std::string::npos; at += 2)
             expected.replace(at, 1, "\r\n");  // as terminals do
-        EXPECT_NE(shown.find(expected), std::string::npos) << shown << "\nlacks\n" << expected;
+        EXPECT_TRUE(contains(shown, expected)) << "\nlacks\n";
     }
 }
 

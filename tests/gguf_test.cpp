@@ -207,11 +207,11 @@ TEST(Gguf, AddedTokensAreMarked) {
               (std::vector<std::string>{"1", "3", "3", "4"}));
     for (bool AddedToken::*flag : {&AddedToken::lstrip, &AddedToken::rstrip, &AddedToken::single_word}) {
         tokenizer.added[1].*flag = true;
-        EXPECT_NE(message_of(write).find("'<|user|>' has "), std::string::npos);
+        EXPECT_TRUE(contains(message_of(write), "'<|user|>' has "));
         tokenizer.added[1].*flag = false;
     }
     tokenizer.add_prefix_space = true;
-    EXPECT_NE(message_of(write).find("add_prefix_space"), std::string::npos);
+    EXPECT_TRUE(contains(message_of(write), "add_prefix_space"));
 }
 
 TEST(Gguf, RowsThatAreNoMultipleOfABlockAreFp16) {
@@ -242,5 +242,5 @@ TEST(Gguf, WhatTheFileCannotHoldIsRefused) {
     EXPECT_EQ(message(StoredType::bf16), "");
     EXPECT_EQ(message(StoredType::q8_0), "");
     bytes.tokens[7] = "a";
-    EXPECT_NE(message(StoredType::fp32).find("two tokens have the same text"), std::string::npos);
+    EXPECT_TRUE(contains(message(StoredType::fp32), "two tokens have the same text"));
 }

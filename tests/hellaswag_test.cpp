@@ -52,7 +52,7 @@ TEST(HellaSwag, DamagedFilesAreRefused) {
     auto expect_refused = [&](const std::string& bytes, const std::string& what) {
         write_whole_file(path, {bytes});
         const std::string message = message_of([&] { read_hellaswag(path, 10); });
-        EXPECT_NE(message.find(path), std::string::npos) << what << ": " << message;
+        EXPECT_TRUE(contains(message, path)) << what;
         EXPECT_EQ(count_lines(message), 1) << message;
     };
     for (size_t length = 0; length < good.size(); length += length < 1024 ? 341 : 1)
@@ -81,7 +81,7 @@ TEST(HellaSwag, DamagedFilesAreRefused) {
     memcpy(&label[1024 + 2 * 3], &four, 2);
     expect_refused(label, "label 4");
     write_whole_file(path, {good});
-    EXPECT_NE(message_of([&] { read_hellaswag(path, 9); }).find("token 9"), std::string::npos);
+    EXPECT_TRUE(contains(message_of([&] { read_hellaswag(path, 9); }), "token 9"));
 }
 
 TEST(HellaSwag, ExamplesThatDoNotFitTheFormatAreRefused) {
@@ -117,9 +117,7 @@ TEST(HellaSwag, PublishedJsonIsParsed) {
                             R"({"ctx": "", "label": 1, "endings": ["a", "b", "c", "d"]})",
                             R"({"ctx": 3, "label": 1, "endings": ["a", "b", "c", "d"]})",
                             R"({"ctx": "a", "label": 1, "endings": ["a", "b", 3, "d"]})"})
-        EXPECT_NE(message_of([&] { parse_hellaswag(bad, "line 1", bytes); }).find("line 1"),
-                  std::string::npos)
-            << bad;
+        EXPECT_TRUE(contains(message_of([&] { parse_hellaswag(bad, "line 1", bytes); }), "line 1")) << bad;
 }
 
 static const ModelConfig config = {96, 60, 128, 2, 2, 16};
@@ -181,7 +179,6 @@ TEST(HellaSwag, CorrectAnswersEqualThoseOfSingleExamples) {
         }
         if (T < 96) continue;
         const auto g = make_model(1, 20);
-        EXPECT_NE(message_of([&] { score_hellaswag(*g, right, nullptr, always); }).find("ending"),
-                  std::string::npos);
+        EXPECT_TRUE(contains(message_of([&] { score_hellaswag(*g, right, nullptr, always); }), "ending"));
     }
 }

@@ -138,8 +138,7 @@ TEST(HuggingFace, PrefixHeadAndMasksAreAccepted) {
     expect_small(path);
     parts.data.back() ^= 1;
     parts.write(path);
-    EXPECT_NE(message_of([&] { read_hugging_face(path, [](auto...) {}); }).find("lm_head"),
-              std::string::npos);
+    EXPECT_TRUE(contains(message_of([&] { read_hugging_face(path, [](auto...) {}); }), "lm_head"));
 }
 
 // safetensors' save_model() stores the shared tensor under the first of its names.
@@ -162,8 +161,7 @@ TEST(HuggingFace, WithoutConfigTheHeadsAreAskedFor) {
                        [](int, size_t, float* values, size_t n) { std::fill_n(values, n, 0.0f); });
     std::filesystem::remove(folder / "config.json");
     const std::string message = message_of([&] { read_hugging_face_header(folder / "model.safetensors"); });
-    EXPECT_NE(message.find("write {\"n_head\": N} to " + folder / "config.json"), std::string::npos)
-        << message;
+    EXPECT_TRUE(contains(message, "write {\"n_head\": N} to " + folder / "config.json"));
     write_whole_file(folder / "config.json", {"{\"n_head\": 4}"});
     EXPECT_EQ(read_hugging_face_header(folder / "model.safetensors").num_heads, 4);
 }
@@ -179,8 +177,7 @@ TEST(HuggingFace, NamesOfTheSameActivationAreAccepted) {
     fields["n_inner"] = 24;
     write_whole_file(config, {fields.dump()});
     const std::string message = message_of([&] { read_hugging_face_header(path); });
-    EXPECT_NE(message.find("n_inner, the width of the MLP, is 24; only 4 * n_embd"), std::string::npos)
-        << message;
+    EXPECT_TRUE(contains(message, "n_inner, the width of the MLP, is 24; only 4 * n_embd"));
 }
 
 // The small model in two files, with their index.
@@ -224,24 +221,24 @@ TEST(HuggingFace, ShardsAreReadByTheirIndex) {
     const json good = shards.index;
     shards.index["weight_map"]["wte.weight"] = "../elsewhere.safetensors";
     shards.write_index();
-    EXPECT_NE(shards.refusal().find("not one of this folder"), std::string::npos) << shards.refusal();
+    EXPECT_TRUE(contains(shards.refusal(), "not one of this folder"));
     for (const auto& [name, file] : good["weight_map"].items()) {
         shards.index = good;  // in the other file
         shards.index["weight_map"][name] = Shards::shard(file == Shards::shard(0));
         shards.write_index();
-        EXPECT_NE(shards.refusal().find("'" + name + "'"), std::string::npos) << shards.refusal();
+        EXPECT_TRUE(contains(shards.refusal(), "'" + name + "'"));
         shards.index["weight_map"].erase(name);
         shards.write_index();
-        EXPECT_NE(shards.refusal().find("does not list"), std::string::npos) << shards.refusal();
+        EXPECT_TRUE(contains(shards.refusal(), "does not list"));
     }
     shards.index = good;
     shards.index["weight_map"]["more"] = Shards::shard(0);
     shards.write_index();
-    EXPECT_NE(shards.refusal().find("tensor 'more' is not in"), std::string::npos) << shards.refusal();
+    EXPECT_TRUE(contains(shards.refusal(), "tensor 'more' is not in"));
     shards.index = good;
     shards.write_index();
     std::filesystem::remove(shards.folder / Shards::shard(1));
-    EXPECT_NE(shards.refusal().find(Shards::shard(1) + " is missing"), std::string::npos) << shards.refusal();
+    EXPECT_TRUE(contains(shards.refusal(), Shards::shard(1) + " is missing"));
 }
 
 TEST(HuggingFace, FilesOfPyTorchAndPointersAreNamed) {
@@ -249,12 +246,12 @@ TEST(HuggingFace, FilesOfPyTorchAndPointersAreNamed) {
     for (const char* start : {"PK\3\4archive", "\x80\2pickle"}) {
         write_whole_file(folder / "pytorch_model.bin", {start});
         const std::string message = message_of([&] { read_model_file_header(folder / "pytorch_model.bin"); });
-        EXPECT_NE(message.find("is a file of PyTorch"), std::string::npos) << message;
+        EXPECT_TRUE(contains(message, "is a file of PyTorch"));
     }
     write_whole_file(folder / "model.safetensors",
                      {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 548105171\n"});
     const std::string message = message_of([&] { read_model_file_header(folder / "model.safetensors"); });
-    EXPECT_NE(message.find("git lfs pull"), std::string::npos) << message;
+    EXPECT_TRUE(contains(message, "git lfs pull"));
 }
 
 TEST(HuggingFace, OtherModelsAreRefused) {
@@ -304,7 +301,7 @@ TEST(HuggingFace, OtherModelsAreRefused) {
     Parts more = whole;
     more.add("score.weight", {2, 4});
     more.write(path);
-    EXPECT_NE(message_of([&] { read_hugging_face_header(path); }).find("score.weight"), std::string::npos);
+    EXPECT_TRUE(contains(message_of([&] { read_hugging_face_header(path); }), "score.weight"));
 }
 
 // Without a limit, printing such a value in a message overflows the stack.
@@ -314,8 +311,8 @@ TEST(HuggingFace, DeeplyNestedJsonIsRefused) {
     const std::string path = folder / "model.safetensors", config = folder / "config.json";
     auto expect_refused = [&](const std::string& file) {
         const std::string message = message_of([&] { read_hugging_face_header(path); });
-        EXPECT_NE(message.find(file), std::string::npos) << message.substr(0, 200);
-        EXPECT_NE(message.find("nested deeper than 64 levels"), std::string::npos) << message.substr(0, 200);
+        EXPECT_TRUE(contains(message, file)) << message.substr(0, 200);
+        EXPECT_TRUE(contains(message, "nested deeper than 64 levels")) << message.substr(0, 200);
         EXPECT_EQ(count_lines(message), 1);
     };
     const int depth = 100000;
@@ -347,7 +344,7 @@ TEST(Safetensors, DamagedFilesAreRefused) {
     const Parts whole(path);
     auto expect_refused = [&](const std::string& what) {
         const std::string message = message_of([&] { open_safetensors(path); });
-        EXPECT_NE(message.find(path), std::string::npos) << what << ": " << message;
+        EXPECT_TRUE(contains(message, path)) << what;
         EXPECT_EQ(count_lines(message), 1) << message;
     };
     for (size_t length : {size_t(0), size_t(7), size_t(8), size_t(100), good.size() - 1}) {
@@ -385,7 +382,7 @@ TEST(Safetensors, DamagedFilesAreRefused) {
     hole.data = std::string(12, '\0');
     hole.write(path);
     expect_refused("a hole");
-    EXPECT_NE(message_of([&] { open_safetensors(path); }).find("leave holes"), std::string::npos);
+    EXPECT_TRUE(contains(message_of([&] { open_safetensors(path); }), "leave holes"));
     hole.header["b"]["data_offsets"] = {4, 8};
     hole.write(path);
     expect_refused("four bytes more");
@@ -428,7 +425,7 @@ TEST(Safetensors, AllFloatTypesAreRead) {
     read_safetensors(read, "one", 0, 1, &one);
     EXPECT_EQ(one, 1.5f);
     read_safetensors(read, "none", 0, 0, nullptr);
-    EXPECT_NE(message_of([&] { read_safetensors(read, "i", 0, 1, &one); }).find("I32"), std::string::npos);
+    EXPECT_TRUE(contains(message_of([&] { read_safetensors(read, "i", 0, 1, &one); }), "I32"));
     EXPECT_FALSE(message_of([&] { read_safetensors(read, "f", 2, 3, &one); }).empty());
     EXPECT_FALSE(message_of([&] { read_safetensors(read, "missing", 0, 1, &one); }).empty());
 }

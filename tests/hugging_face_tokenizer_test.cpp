@@ -25,7 +25,7 @@ static void compare(const std::string& folder) {
     const std::string refused = expected.at("refused");
     if (!refused.empty()) {
         const std::string message = message_of([&] { open_tokenizer(folder); });
-        EXPECT_NE(message.find(refused), std::string::npos) << folder << ": " << message;
+        EXPECT_TRUE(contains(message, refused)) << folder;
         return;
     }
     Tokenizer tokenizer = open_tokenizer(folder);
@@ -109,7 +109,7 @@ TEST(HuggingFaceTokenizer, FilesOfTextMayHaveCrlfAndNoVersion) {
     }
     write_whole_file(small.folder / "merges.txt", {"b c\n"});
     const std::string message = message_of([&] { open_tokenizer(small.folder / "vocab.json"); });
-    EXPECT_NE(message.find("no merge makes token 257, 'ab'"), std::string::npos) << message;
+    EXPECT_TRUE(contains(message, "no merge makes token 257, 'ab'"));
 }
 
 TEST(HuggingFaceTokenizer, ATokenOfOneFileThatNoMergeMakesIsNeverUsed) {
@@ -148,18 +148,18 @@ TEST(HuggingFaceTokenizer, WhatIsNotImplementedIsRefusedByName) {
         SmallTokenizer small;
         small.whole[json::json_pointer(c.pointer)] = json::parse(c.value);
         const std::string message = small.refusal();
-        EXPECT_NE(message.find(c.named), std::string::npos) << c.pointer << ": " << message;
+        EXPECT_TRUE(contains(message, c.named)) << c.pointer;
         EXPECT_EQ(count_lines(message), 1) << message;
     }
     for (const auto& [key, value] : std::vector<std::pair<std::string, json>>{
              {"tokenizer_class", "BertTokenizer"}, {"add_bos_token", true}, {"split_special_tokens", true}}) {
         SmallTokenizer small;
         small.config[key] = value;
-        EXPECT_NE(small.refusal().find(key), std::string::npos) << small.refusal();
+        EXPECT_TRUE(contains(small.refusal(), key));
     }
     SmallTokenizer small;
     small.config["added_tokens_decoder"] = {{"0", small.whole["added_tokens"][0]}};
-    EXPECT_NE(small.refusal().find("'<|user|>'"), std::string::npos) << small.refusal();
+    EXPECT_TRUE(contains(small.refusal(), "'<|user|>'"));
 }
 
 // In every file that lists added tokens.
@@ -167,14 +167,13 @@ TEST(HuggingFaceTokenizer, AddedTokensHaveATextOfAtMost255Bytes) {
     for (const std::string& text : {std::string(), std::string(256, 'x')}) {
         SmallTokenizer small;
         small.whole["added_tokens"][1]["content"] = text;
-        EXPECT_NE(small.refusal().find("not 1 to 255"), std::string::npos) << small.refusal();
+        EXPECT_TRUE(contains(small.refusal(), "not 1 to 255"));
         SmallTokenizer listed;
         write_whole_file(listed.folder / "added_tokens.json", {json_text({{text, 260}})});
-        EXPECT_NE(listed.refusal().find("(added_tokens.json) has an added token of"), std::string::npos)
-            << listed.refusal();
+        EXPECT_TRUE(contains(listed.refusal(), "(added_tokens.json) has an added token of"));
         SmallTokenizer configured;
         configured.config["pad_token"] = text;
-        EXPECT_NE(configured.refusal().find("not 1 to 255"), std::string::npos) << configured.refusal();
+        EXPECT_TRUE(contains(configured.refusal(), "not 1 to 255"));
     }
 }
 

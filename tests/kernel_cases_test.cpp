@@ -60,7 +60,7 @@ TEST(KernelCheck, AWrongElementIsFound) {
             const std::string message = message_of([&] {
                 check_kernels(*pad, {"a_layer", "n:100", {}, run(value), {}});
             });
-            EXPECT_NE(message.find(says), std::string::npos) << message;
+            EXPECT_TRUE(contains(message, says));
             EXPECT_EQ(message.empty(), *says == '\0') << message;
         }
 }

@@ -59,12 +59,9 @@ TEST_F(Leases, OneThatIsRenewedIsRefused) {
     Lease held;
     held.take(folder.path, quick);
     const std::string said = take();
-    EXPECT_NE(said.find("is using this folder; wait for it, or choose another folder"), std::string::npos)
-        << said;
-    EXPECT_NE(
-        said.find(format_string("process %lld on %s, since ", (long long)process_id(), host_name().c_str())),
-        std::string::npos)
-        << said;
+    EXPECT_TRUE(contains(said, "is using this folder; wait for it, or choose another folder"));
+    EXPECT_TRUE(contains(
+        said, format_string("process %lld on %s, since ", (long long)process_id(), host_name().c_str())));
     held.check();
 }
 
@@ -80,9 +77,8 @@ TEST_F(Leases, OneOfAnotherMachineIsRefusedWhileItsFileChanges) {
     const std::string said = take();
     ends = true;
     holder.join();
-    EXPECT_NE(said.find("job 4711, process 12 on node7, since 2026-01-01 00:00:00 UTC is using this folder"),
-              std::string::npos)
-        << said;
+    EXPECT_TRUE(
+        contains(said, "job 4711, process 12 on node7, since 2026-01-01 00:00:00 UTC is using this folder"));
     EXPECT_EQ(read_whole_file(path), of_another_machine);
 }
 
@@ -93,8 +89,7 @@ TEST_F(Leases, OneThatDoesNotChangeIsTakenOver) {
         const double start = now();
         const std::string said = take();
         EXPECT_GT(now() - start, 20 * 0.02);
-        EXPECT_NE(said.find("gives no sign of life: this job takes the folder over"), std::string::npos)
-            << said;
+        EXPECT_TRUE(contains(said, "gives no sign of life: this job takes the folder over"));
     }
 }
 
@@ -111,29 +106,29 @@ TEST_F(Leases, OneOfAProcessThatHasEndedIsTakenOverAtOnce) {
         const double start = now();
         const std::string said = take(100000);
         EXPECT_LT(now() - start, 5);
-        EXPECT_NE(said.find("job 4711, process"), std::string::npos) << said;
-        EXPECT_NE(said.find("has ended: this job takes the folder over"), std::string::npos) << said;
+        EXPECT_TRUE(contains(said, "job 4711, process"));
+        EXPECT_TRUE(contains(said, "has ended: this job takes the folder over"));
         EXPECT_EQ(count_lines(said), 1) << said;
     }
     waitpid(child, nullptr, 0);
     write_whole_file(path, {before[0]});
-    EXPECT_NE(take(100000).find("has ended"), std::string::npos);
+    EXPECT_TRUE(contains(take(100000), "has ended"));
 }
 
 TEST_F(Leases, OneThatAKilledJobBeganIsTakenOver) {
     write_whole_file(path, {});
-    EXPECT_NE(take(100000).find("left by another job"), std::string::npos);
+    EXPECT_TRUE(contains(take(100000), "left by another job"));
 }
 
 TEST_F(Leases, WhatIsNoneStays) {
     for (const std::string text : {"{}", "a text", "{\"process\": \"x\"}"}) {
         write_whole_file(path, {text});
-        EXPECT_NE(take().find("lease.json was not written by this program: move it"), std::string::npos);
+        EXPECT_TRUE(contains(take(), "lease.json was not written by this program: move it"));
         EXPECT_EQ(read_whole_file(path), text);
     }
     std::filesystem::remove(path);
     std::filesystem::create_symlink(folder / "target", path);
-    EXPECT_NE(take().find("cannot read " + path), std::string::npos);
+    EXPECT_TRUE(contains(take(), "cannot read " + path));
     EXPECT_FALSE(file_exists(folder / "target"));
 }
 
@@ -158,27 +153,26 @@ TEST_F(Leases, AJobThatLostItsOwnChangesNoCheckpoint) {
         for (const int step : {4, 8}) {
             const std::string error =
                 message_of([&] { write_small(folder.path, step, [&] { lease.check(); }); });
-            EXPECT_NE(error.find("another job has taken this folder over"), std::string::npos) << error;
+            EXPECT_TRUE(contains(error, "another job has taken this folder over"));
         }
         EXPECT_EQ(list_checkpoints(folder.path), std::vector<int>{4});
         EXPECT_EQ(names_in(folder.path).size(), 5u);
         // it is lost while the files are written
         std::filesystem::remove(path);
         int calls = 0;
-        EXPECT_NE(message_of([&] {
-                      write_small(folder.path, 8, [&] {
-                          if (++calls == 3) write_whole_file(path, {of_another_machine});
-                          lease.check();
-                      });
-                  }).find("has taken this folder over"),
-                  std::string::npos);
+        EXPECT_TRUE(contains(message_of([&] {
+                                 write_small(folder.path, 8, [&] {
+                                     if (++calls == 3) write_whole_file(path, {of_another_machine});
+                                     lease.check();
+                                 });
+                             }),
+                             "has taken this folder over"));
         EXPECT_EQ(calls, 4);
         EXPECT_EQ(list_checkpoints(folder.path), std::vector<int>{4});
         EXPECT_TRUE(file_exists(model_path(folder.path, 8))) << "the files may be the other job's";
         for (int i = 0; i < 500 && message_of([&] { lease.check_soon(); }).empty(); i++)
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        EXPECT_NE(message_of([&] { lease.check_soon(); }).find("has taken this folder over"),
-                  std::string::npos);
+        EXPECT_TRUE(contains(message_of([&] { lease.check_soon(); }), "has taken this folder over"));
     }
     EXPECT_EQ(read_whole_file(path), of_another_machine);
 }
@@ -222,15 +216,11 @@ TEST_F(Jobs, TheSecondIsRefusedAndAKilledOneIsResumedAtOnce) {
         LongJob first(*this);
         ASSERT_TRUE(file_exists(lease));
         const ProgramResult second = run_program(command({"-x", "40"}));
-        EXPECT_EQ(second.status, 1) << second.out;
-        EXPECT_EQ(count_lines(second.err), 1) << second.err;
-        EXPECT_NE(second.err.find("is using this folder; wait for it, or choose another folder"),
-                  std::string::npos)
-            << second.err;
+        expect_refusal(second, "is using this folder; wait for it, or choose another folder");
         for (const std::string reader : {"generate", "eval"}) {
             const ProgramResult result =
                 run_program({BINARY_DIR "/" + reader, "-e", output, "--device", "cpu"});
-            EXPECT_EQ(result.err.find("is using this folder"), std::string::npos) << result.err;
+            EXPECT_FALSE(contains(result.err, "is using this folder"));
         }
         EXPECT_EQ(run_program({program, "--plot", output}).status, 0);
         EXPECT_EQ(run_program({program, "-e", output, "--export", "hf", data / "hf"}).status, 0);
@@ -241,8 +231,8 @@ TEST_F(Jobs, TheSecondIsRefusedAndAKilledOneIsResumedAtOnce) {
     const ProgramResult next = run_program(command({"-x", std::to_string(newest + 3)}));
     EXPECT_LT(now() - start, 30);  // a lease of another machine's takes a minute
     EXPECT_EQ(next.status, 0) << next.err;
-    EXPECT_NE(next.out.find("has ended: this job takes the folder over"), std::string::npos) << next.out;
-    EXPECT_NE(next.out.find(format_string("at step %d", newest)), std::string::npos) << next.out;
+    EXPECT_TRUE(contains(next.out, "has ended: this job takes the folder over"));
+    EXPECT_TRUE(contains(next.out, format_string("at step %d", newest)));
     EXPECT_FALSE(file_exists(lease));
 }
 
@@ -260,8 +250,7 @@ TEST_F(Jobs, OneThatLostItsLeaseEndsWithoutACheckpoint) {
         first.thread = std::thread([] {});
         EXPECT_EQ(first.result.status, 1) << first.result.out;
         EXPECT_EQ(count_lines(first.result.err), 1) << first.result.err;
-        EXPECT_NE(first.result.err.find("another job has taken this folder over"), std::string::npos)
-            << first.result.err;
+        EXPECT_TRUE(contains(first.result.err, "another job has taken this folder over"));
     }
     std::string after;
     for (const int step : list_checkpoints(output)) after += " " + std::to_string(step);
@@ -292,7 +281,7 @@ TEST_F(Jobs, OneThatLostItsLeaseReplacesNoTokens) {
     const ProgramResult result = prepare(more);
     other.join();
     EXPECT_EQ(result.status, 1) << result.out;
-    EXPECT_NE(result.err.find("another job has taken this folder over"), std::string::npos) << result.err;
+    EXPECT_TRUE(contains(result.err, "another job has taken this folder over"));
     EXPECT_TRUE(read_whole_file(tokens) == tokens_before);
     EXPECT_TRUE(file_exists(done_path(output, 1)));
 }

@@ -111,9 +111,7 @@ TEST(Limits, OfTheProcessAreInThePlan) {
         const std::string plan = std::string("ulimit ") + limit + " 1500000; OMP_NUM_THREADS=2 " + trainer +
                                  " --dry-run --device cpu -e d12 -b 4 -t 1024";
         const ProgramResult result = run_program({"bash", "-c", plan});
-        EXPECT_EQ(result.status, 1) << result.out;
-        EXPECT_EQ(count_lines(result.err), 1) << result.err;
-        EXPECT_NE(result.err.find("out of memory: -b 4 -r 1 needs "), std::string::npos) << result.err;
+        expect_refusal(result, "out of memory: -b 4 -r 1 needs ");
     }
 }
 
@@ -136,9 +134,7 @@ TEST(Limits, OfTheProcessAreKnownToOtherPrograms) {
              "cd " + folder.path + "; ulimit -v 450000; OMP_NUM_THREADS=1 " BINARY_DIR "/" + command});
         const std::string model = command.substr(command.find("custom:"));
         EXPECT_EQ(result.status, 1) << command << result.out;
-        EXPECT_NE(result.err.find(": out of memory: " + model + " needs " + bytes + " in fp32, and "),
-                  std::string::npos)
-            << result.err;
+        EXPECT_TRUE(contains(result.err, ": out of memory: " + model + " needs " + bytes + " in fp32, and "));
     }
 }
 
@@ -150,7 +146,7 @@ TEST(Limits, OfThreadsGiveALineWhateverTheLimitIs) {
             run_program({"bash", "-c", limit + "; OMP_NUM_THREADS=800 " + make_corpus + " --version"});
         EXPECT_EQ(result.status, 1) << limit;
         EXPECT_EQ(count_lines(result.err), 1) << result.err;
-        EXPECT_NE(result.err.find("800 threads could not be started"), std::string::npos) << result.err;
+        EXPECT_TRUE(contains(result.err, "800 threads could not be started"));
     }
 }
 

@@ -90,8 +90,8 @@ TEST(MainLog, ResumeKeepsEarlierSteps) {
     log.log_val(10, 1.0f);
     std::string text = read_whole_file(folder / "main.log");
     EXPECT_EQ(count_lines(text), 11);
-    EXPECT_NE(text.find("s:9 trl:9.0000"), std::string::npos);
-    EXPECT_EQ(text.find("s:10 trl"), std::string::npos);
+    EXPECT_TRUE(contains(text, "s:9 trl:9.0000"));
+    EXPECT_FALSE(contains(text, "s:10 trl"));
     EXPECT_TRUE(text.ends_with("s:10 tel:1.0000\n"));
     text = read_whole_file(folder / "metrics.csv");
     EXPECT_EQ(count_lines(text), 12);
@@ -119,13 +119,12 @@ TEST(MainLog, SecondsContinueOnResume) {
                          {"step,...\n3,1,,,,,,,1000.500,400", bits, "\n4,1,,,,,,,2000.000,500\n"});
         log.open(folder.path, 4);
         log.log_val(4, 1.0f);
-        EXPECT_NE(read_whole_file(folder / "metrics.csv").find("\n4,,,,,,1,,1000.5"), std::string::npos)
-            << bits;
+        EXPECT_TRUE(contains(read_whole_file(folder / "metrics.csv"), "\n4,,,,,,1,,1000.5")) << bits;
     }
     write_whole_file(folder / "metrics.csv", {"step,...\n3,1,,,,,,\n"});
     log.open(folder.path, 4);
     log.log_val(4, 1.0f);
-    EXPECT_NE(read_whole_file(folder / "metrics.csv").find("\n4,,,,,,1,,0.0"), std::string::npos);
+    EXPECT_TRUE(contains(read_whole_file(folder / "metrics.csv"), "\n4,,,,,,1,,0.0"));
 }
 
 TEST(MainLog, ResumeDropsDamagedLines) {

@@ -25,7 +25,7 @@ static bool runs(Launch launch) {
         launch();
         return true;
     } catch (const Error& error) {
-        EXPECT_NE(std::string(error.what()).find("too long for"), std::string::npos) << error.what();
+        EXPECT_TRUE(contains(std::string(error.what()), "too long for")) << error.what();
         return false;
     }
 }

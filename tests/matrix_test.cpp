@@ -47,13 +47,11 @@ TEST_F(CooperativeMatrix, step) { run_tests("train_step_test", "TrainStep"); }
 TEST_F(CooperativeMatrix, peak) {
     const ProgramResult kernel =
         run("report_sections_test", {"--gtest_filter=PeakKernels.CooperativeMatrices*"});
-    EXPECT_NE(kernel.out.find("[  PASSED  ] 1 test"), std::string::npos) << kernel.out;
+    EXPECT_TRUE(contains(kernel.out, "[  PASSED  ] 1 test"));
     TemporaryFolder folder;
     const ProgramResult measured =
         run("report", {"--quick", "--device", device_option(), "--only", "peak", "--out", folder.path});
-    EXPECT_NE(measured.out.find("Cooperative matrices (tensor cores), by kernel configuration"),
-              std::string::npos)
-        << measured.out;
+    EXPECT_TRUE(contains(measured.out, "Cooperative matrices (tensor cores), by kernel configuration"));
 }
 
 // The channels of this model are multiples of 8, so its GEMMs use cooperative matrices. Its head size is not

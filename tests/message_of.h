@@ -4,6 +4,7 @@
 #include <string>
 
 #include "llmc/base/error.h"
+#include "tests/contains.h"
 
 // Returns the message of the Error that the action throws; empty if it throws none.
 inline std::string message_of(const std::function<void()>& action) {

@@ -93,18 +93,18 @@ TEST(ModelConfig, BadDescriptorsAreExplained) {
                          "custom:layers=99999999999,heads=4,channels=128,max_seq_len=256"};
     for (const char* text : bad) {
         std::string message = error_of(text);
-        EXPECT_NE(message.find("gpt3:cN"), std::string::npos) << "'" << text << "': " << message;
+        EXPECT_TRUE(contains(message, "gpt3:cN")) << "'" << text << "': ";
         EXPECT_EQ(message.find('\n'), std::string::npos);
     }
-    EXPECT_NE(error_of("custom:layers=4,heads=3,channels=128,max_seq_len=256").find("multiple of heads"),
-              std::string::npos);
+    EXPECT_TRUE(
+        contains(error_of("custom:layers=4,heads=3,channels=128,max_seq_len=256"), "multiple of heads"));
     for (const char* text : {"custom:layers=0,heads=4,channels=128,max_seq_len=256",
                              "custom:layers=4,heads=0,channels=128,max_seq_len=256",
                              "custom:layers=4,heads=4,channels=-128,max_seq_len=256",
                              "custom:layers=4,heads=4,channels=128,max_seq_len=0",
                              "custom:layers=4,heads=4,channels=128,max_seq_len=256,vocab=0",
                              "custom:layers=4,heads=4,channels=128,max_seq_len=256,vocab=2147483647"}) {
-        EXPECT_NE(error_of(text).find("must be from 1 to"), std::string::npos) << text;
+        EXPECT_TRUE(contains(error_of(text), "must be from 1 to")) << text;
     }
 }
 
@@ -130,7 +130,7 @@ TEST(ModelConfig, HeadsHaveAtMost128Channels) {
     EXPECT_EQ(parse_descriptor("custom:layers=1,heads=1,channels=128,max_seq_len=8").num_heads, 1);
     const std::string message =
         message_of([] { parse_descriptor("custom:layers=1,heads=1,channels=160,max_seq_len=8"); });
-    EXPECT_NE(message.find("heads of 160 channels are too large, at most 128"), std::string::npos) << message;
+    EXPECT_TRUE(contains(message, "heads of 160 channels are too large, at most 128"));
 }
 
 TEST(ModelConfig, WeightDecayOnMatricesOnly) {

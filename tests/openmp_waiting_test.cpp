@@ -16,7 +16,7 @@ static std::vector<std::string> settings(const std::string& name,
     argv.insert(argv.end(), {BINARY_DIR "/train_gpt2", "--help"});
     const ProgramResult result = run_program(argv);
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find("--train-data"), std::string::npos);
+    EXPECT_TRUE(contains(result.out, "--train-data"));
     std::vector<std::string> values;
     const std::string before = name + " = ";
     for (size_t at = 0; (at = result.err.find(before, at)) != std::string::npos;) {

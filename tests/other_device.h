@@ -37,14 +37,14 @@ struct OtherDevice : testing::Test {
         argv.insert(argv.end(), options.begin(), options.end());
         const ProgramResult result = run_program(argv);
         EXPECT_EQ(result.status, 0) << program << "\n" << result.out << result.err;
-        EXPECT_EQ(result.err.find("validation:"), std::string::npos) << result.err;
+        EXPECT_FALSE(contains(result.err, "validation:"));
         return result;
     }
     // Runs the tests that `filter` matches: some must, and none may be skipped.
     void expect_success(const std::string& program, const std::string& filter) const {
         const ProgramResult result = run(program, {"--gtest_filter=" + filter});
-        EXPECT_NE(result.out.find("[       OK ]"), std::string::npos) << result.out;
-        EXPECT_EQ(result.out.find("SKIPPED"), std::string::npos) << result.out;
+        EXPECT_TRUE(contains(result.out, "[       OK ]"));
+        EXPECT_FALSE(contains(result.out, "SKIPPED"));
     }
     std::string device_option() const { return device.empty() ? "0" : device; }
 };

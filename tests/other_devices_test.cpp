@@ -37,7 +37,7 @@ struct OtherDevices : testing::Test {
     static void expect_tests(std::vector<std::string> command, const std::string& filter) {
         command.push_back("--gtest_filter=" + filter);
         const ProgramResult result = expect_run(command);
-        EXPECT_NE(result.out.find("[       OK ]"), std::string::npos) << result.out;
+        EXPECT_TRUE(contains(result.out, "[       OK ]"));
     }
     std::vector<double> train(const std::string& where, std::vector<std::string> options,
                               const std::string& output) {
@@ -158,7 +158,7 @@ TEST_F(SelfTest, AWrongBitTakesTheNextVersion) {
         fault("wrong", "matmul4_fp32"),
         {"note: matmul4/fp32/tile:16x64 is not used on llvmpipe", "wrong result of the GPU"});
     const std::string list = expect_run({program, "--list-devices"}).out;
-    EXPECT_NE(list.find(", matmul4/fp32/tile:16x64"), std::string::npos) << list;
+    EXPECT_TRUE(contains(list, ", matmul4/fp32/tile:16x64"));
 }
 
 TEST_F(SelfTest, WhatDoesNotCompileIsReplaced) {
@@ -195,8 +195,7 @@ TEST_F(SelfTest, AnotherRanksDeviceIsNamed) {
         command.insert(command.end(), rank.begin(), rank.end());
     }
     const std::string out = expect_run(command).out;
-    EXPECT_NE(out.find("note: rank 1: matmul4/fp32/tile:16x64 is not used on llvmpipe"), std::string::npos)
-        << out;
+    EXPECT_TRUE(contains(out, "note: rank 1: matmul4/fp32/tile:16x64 is not used on llvmpipe"));
 }
 
 // One that is killed has stored what it found.
@@ -204,7 +203,7 @@ TEST_F(SelfTest, AnInterruptedOneKeepsItsResults) {
     imitate("");
     run_program({program, "--self-test", "--device", "0"}, {SIGKILL, "attention_forward"});
     const std::string list = expect_run({program, "--list-devices"}).out;
-    EXPECT_NE(list.find(" kernel versions right, 0 wrong"), std::string::npos) << list;
+    EXPECT_TRUE(contains(list, " kernel versions right, 0 wrong"));
 }
 
 TEST_F(SelfTest, ALayerWithoutARightVersionEndsTheRun) {
@@ -225,9 +224,8 @@ TEST_F(SelfTest, ALayerWithoutARightVersionEndsTheRun) {
         const ProgramResult result = run_program(with(command, {"--device", "0"}));
         const std::string layer = kernel.substr(0, kernel.size() - 1);
         EXPECT_EQ(result.status, 1);
-        EXPECT_NE(result.err.find(layer + ": no version of this kernel works on llvmpipe"), std::string::npos)
-            << result.err;
-        EXPECT_NE((result.out + result.err).find(kernel + "/fp32/block:"), std::string::npos) << result.out;
+        EXPECT_TRUE(contains(result.err, layer + ": no version of this kernel works on llvmpipe"));
+        EXPECT_TRUE(contains(result.out + result.err, kernel + "/fp32/block:"));
     }
 }
 
@@ -237,7 +235,7 @@ TEST_F(SelfTest, MatricesOfUntrustedDriversAreTriedByAChild) {
           {"untrusted matrices_crash", "not used: the driver failed with them"}}) {
         imitate(words);
         const std::string before = expect_run({program, "--list-devices"}).out;
-        EXPECT_NE(before.find("fp16 none (not tried yet"), std::string::npos) << before;
+        EXPECT_TRUE(contains(before, "fp16 none (not tried yet"));
         for (int start = 0; start < 2; start++) {
             const ProgramResult result = data.run({"-x", "1", "--device", "0", "--dry-run=memory"});
             EXPECT_EQ(result.status, 0) << result.out << result.err;
@@ -246,7 +244,7 @@ TEST_F(SelfTest, MatricesOfUntrustedDriversAreTriedByAChild) {
             EXPECT_EQ(notes, start == 0 && found[0] == 'n') << result.out;
         }
         const std::string after = expect_run({program, "--list-devices"}).out;
-        EXPECT_NE(after.find(std::string("fp16 none (") + found), std::string::npos) << after;
+        EXPECT_TRUE(contains(after, std::string("fp16 none (") + found));
     }
 }
 
@@ -260,17 +258,16 @@ TEST_F(SelfTest, WhatOthersEndIsNoVerdict) {
     };
     imitate(fault("ends", "matmul4_fp32"));
     const std::string out = first_start();
-    EXPECT_NE(out.find("note: the kernels could not be checked: the process that checks them was ended"),
-              std::string::npos)
-        << out;
-    EXPECT_EQ(out.find("is not used"), std::string::npos) << out;
-    EXPECT_EQ(listed().find(" wrong: "), std::string::npos) << listed();
+    EXPECT_TRUE(
+        contains(out, "note: the kernels could not be checked: the process that checks them was ended"));
+    EXPECT_FALSE(contains(out, "is not used"));
+    EXPECT_FALSE(contains(listed(), " wrong: "));
     imitate(fault("short", "matmul4_fp32"));
-    EXPECT_EQ(first_start().find("is not used"), std::string::npos);
-    EXPECT_EQ(listed().find(" wrong: "), std::string::npos) << listed();
+    EXPECT_FALSE(contains(first_start(), "is not used"));
+    EXPECT_FALSE(contains(listed(), " wrong: "));
     imitate("untrusted matrices_end");
-    EXPECT_EQ(first_start().find("cooperative matrices are not used"), std::string::npos);
-    EXPECT_NE(listed().find("fp16 none (not tried yet"), std::string::npos) << listed();
+    EXPECT_FALSE(contains(first_start(), "cooperative matrices are not used"));
+    EXPECT_TRUE(contains(listed(), "fp16 none (not tried yet"));
 }
 
 // CUDA, ROCm and oneAPI would show fewer of several GPUs than Vulkan does.
@@ -319,7 +316,7 @@ TEST_F(OtherDevices, SmallDevicesTrainAsTheCpu) {
         imitate(words);
         const ProgramResult refused = data.run({"--device", "0", "-e", large});
         EXPECT_EQ(refused.status, 1) << refused.out;
-        EXPECT_NE(refused.err.find(line), std::string::npos) << refused.err;
+        EXPECT_TRUE(contains(refused.err, line));
     }
 }
 
@@ -333,6 +330,6 @@ TEST_F(OtherDevices, SubgroupsOfUnknownSizeTrainAsTheCpu) {
         ASSERT_EQ(gpu.size(), 10u);
         for (int i = 0; i < 10; i++) EXPECT_NEAR(gpu[i], cpu[i], 1e-4) << words << " step " << i;
         const std::string list = expect_run({program, "--list-devices"}).out;
-        EXPECT_NE(list.find("subgroups of 4 to 8 (the driver chooses)"), std::string::npos) << list;
+        EXPECT_TRUE(contains(list, "subgroups of 4 to 8 (the driver chooses)"));
     }
 }

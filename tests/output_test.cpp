@@ -110,7 +110,7 @@ TEST(Outputs, DevicesAndPipesAreWrittenTo) {
             }
         const ProgramResult full = run_writer(writer, "/dev/full");
         EXPECT_EQ(full.status, 1);
-        EXPECT_NE(full.err.find("/dev/full: No space left on device"), std::string::npos) << full.err;
+        EXPECT_TRUE(contains(full.err, "/dev/full: No space left on device"));
         EXPECT_FALSE(fs::exists("/dev/stdout.json") || fs::exists("/dev/null.json"));
         fs::remove(folder / "null");
     }
@@ -125,7 +125,7 @@ TEST(Outputs, AFolderThatIsMissingIsNoticedFirst) {
         const ProgramResult result = run_writer(writer, folder / ("missing/x" + writer.suffix));
         EXPECT_EQ(result.status, 1) << writer.name;
         EXPECT_EQ(result.out, "") << writer.name;
-        EXPECT_NE(result.err.find("cannot write " + folder / "missing/x"), std::string::npos) << result.err;
+        EXPECT_TRUE(contains(result.err, "cannot write " + folder / "missing/x"));
     }
 }
 
@@ -144,9 +144,7 @@ TEST(Outputs, FilesOfOthersAreRefused) {
                 const ProgramResult result = run_writer(writer, name);
                 EXPECT_EQ(result.status, 1) << content;
                 EXPECT_EQ(count_lines(result.err), 1) << result.err;
-                EXPECT_NE(result.err.find(name + " is there, and this program has not written it"),
-                          std::string::npos)
-                    << result.err;
+                EXPECT_TRUE(contains(result.err, name + " is there, and this program has not written it"));
                 EXPECT_EQ(read_whole_file(path), content);
                 EXPECT_TRUE(fs::is_symlink(link));
             }
@@ -159,7 +157,7 @@ TEST(Outputs, FilesOfOthersAreRefused) {
         EXPECT_EQ(read_whole_file(temporary), "my notes\n");
         const ProgramResult directory = run_writer(writer, folder.path);
         EXPECT_EQ(directory.status, 1);
-        EXPECT_NE(directory.err.find("it is a directory"), std::string::npos) << directory.err;
+        EXPECT_TRUE(contains(directory.err, "it is a directory"));
     }
 }
 
@@ -178,7 +176,7 @@ TEST(Outputs, InputsAreRefusedUnderAllNames) {
               folder / ("sub/folder/" + name), folder / (".//" + name)}) {
             const ProgramResult result = run_writer(writer, path);
             EXPECT_EQ(result.status, 1) << path;
-            EXPECT_NE(result.err.find(path + " is an input, too"), std::string::npos) << result.err;
+            EXPECT_TRUE(contains(result.err, path + " is an input, too"));
             EXPECT_EQ(count_lines(result.err), 1) << result.err;
             EXPECT_EQ(read_whole_file(writer.input), before);
         }
@@ -192,7 +190,7 @@ TEST(Outputs, MakeCorpusLeavesOtherJsonAlone) {
     write_whole_file(folder / "notes.json", {"{\"mine\": 1}\n"});
     const ProgramResult result = run_writer(writer, folder / "notes.txt");
     EXPECT_EQ(result.status, 1);
-    EXPECT_NE(result.err.find("notes.json is there"), std::string::npos) << result.err;
+    EXPECT_TRUE(contains(result.err, "notes.json is there"));
     EXPECT_EQ(read_whole_file(folder / "notes.json"), "{\"mine\": 1}\n");
     EXPECT_FALSE(fs::exists(folder / "notes.txt"));
 }
@@ -207,7 +205,7 @@ TEST(Outputs, MakeCorpusKeepsWhatIsSaidAboutShards) {
     EXPECT_EQ(run_writer(writer, folder / "c.txt").status, 0);
     const std::string json = read_whole_file(folder / "c.json");
     for (const char* name : {"\"shards\"", "\"tokenizer_of_shards\"", "\"nats_per_token\""})
-        EXPECT_NE(json.find(name), std::string::npos) << json;
+        EXPECT_TRUE(contains(json, name));
 }
 
 TEST(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
@@ -220,14 +218,14 @@ TEST(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
         const ProgramResult result =
             run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"});
         EXPECT_EQ(result.status, 1) << name;
-        EXPECT_NE(result.err.find(std::string(name) + " is there"), std::string::npos) << result.err;
+        EXPECT_TRUE(contains(result.err, std::string(name) + " is there"));
         EXPECT_EQ(read_whole_file(folder / name), "[\"mine\"]");
         fs::remove(folder / name);
     }
     ASSERT_EQ(mkfifo((folder / "x_train.bin").c_str(), 0600), 0);
-    EXPECT_NE(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"})
-                  .err.find("x_train.bin: it is a device or a pipe"),
-              std::string::npos);
+    EXPECT_TRUE(contains(
+        run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}).err,
+        "x_train.bin: it is a device or a pipe"));
     fs::remove(folder / "x_train.bin");
     EXPECT_EQ(names_in(folder.path), std::vector<std::string>{"text"});
     // an input that has the name of a shard
@@ -238,8 +236,7 @@ TEST(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
         const std::string before = read_whole_file(folder / name);
         const ProgramResult input =
             run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / name});
-        EXPECT_EQ(input.status, 1);
-        EXPECT_EQ(count_lines(input.err), 1) << input.err;
+        expect_refusal(input);
         EXPECT_EQ(read_whole_file(folder / name), before);
     }
 }
@@ -292,8 +289,7 @@ TEST(Outputs, LocksReplaceNoFileOfOthers) {
         write_whole_file(folder / name, {"my notes\n"});
         const ProgramResult result = run_program(command);
         EXPECT_EQ(result.status, 1);
-        EXPECT_NE(result.err.find(name + " is there, and this program has not written it"), std::string::npos)
-            << result.err;
+        EXPECT_TRUE(contains(result.err, name + " is there, and this program has not written it"));
         EXPECT_EQ(read_whole_file(folder / name), "my notes\n");
     }
 }
@@ -301,9 +297,9 @@ TEST(Outputs, LocksReplaceNoFileOfOthers) {
 TEST(Outputs, TheProgramsOwnFilesAreNoDevices) {
     TemporaryFolder folder;
     ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
-    EXPECT_NE(message_of([&] { write_whole_file(folder / "pipe", {"text"}); }).find("is a device or a pipe"),
-              std::string::npos);
-    EXPECT_NE(message_of([&] { FileWriter writer(folder.path); }).find("Is a directory"), std::string::npos);
+    EXPECT_TRUE(
+        contains(message_of([&] { write_whole_file(folder / "pipe", {"text"}); }), "is a device or a pipe"));
+    EXPECT_TRUE(contains(message_of([&] { FileWriter writer(folder.path); }), "Is a directory"));
     EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
 }
 
@@ -322,7 +318,7 @@ TEST(Outputs, ALinkLeadsToItsTarget) {
         fs::create_symlink(target, folder / "loop");
         const std::string message =
             message_of([&] { write_whole_file(folder / "loop", {"x"}, Target::named); });
-        EXPECT_NE(message.find(reason), std::string::npos) << message;
+        EXPECT_TRUE(contains(message, reason));
         EXPECT_TRUE(fs::is_symlink(folder / "loop"));
         fs::remove(folder / "loop");
     }

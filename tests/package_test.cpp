@@ -64,7 +64,7 @@ TEST(Library, AsASubdirectory) {
     TemporaryFolder folder;
     configure_examples(folder.path, "-DVULKAN_GPT2_SOURCE=" + source);
     const std::string targets = run_program({"ninja", "-C", folder.path, "-t", "targets", "all"}).out;
-    EXPECT_EQ(targets.find("package_test"), std::string::npos);
+    EXPECT_FALSE(contains(targets, "package_test"));
     expect_success({"ninja", "-C", folder.path, "example_train", "example_continue"});
     use_examples(folder.path, folder / "model.bin");
 }
@@ -134,10 +134,10 @@ TEST_F(Package, SaysWhatItNeedsAndWhoMadeIt) {
     if (!debian) GTEST_SKIP() << "needs Debian's dpkg-shlibdeps and file";
     const std::string contact = field("Maintainer"), depends = field("Depends");
     EXPECT_NE(contact.find('@'), std::string::npos) << contact;
-    EXPECT_EQ(contact.find("nobody"), std::string::npos) << contact;
-    EXPECT_NE(depends.find("libc6"), std::string::npos) << depends;
-    EXPECT_EQ(depends.find("-dev"), std::string::npos) << depends;
-    EXPECT_EQ(depends.find("g++"), std::string::npos) << depends;
+    EXPECT_FALSE(contains(contact, "nobody"));
+    EXPECT_TRUE(contains(depends, "libc6"));
+    EXPECT_FALSE(contains(depends, "-dev"));
+    EXPECT_FALSE(contains(depends, "g++"));
 }
 
 // A root folder with nothing but the packages that the .deb names: no compilers, no shell. A library that it
@@ -162,7 +162,7 @@ TEST_F(Package, RunsWithNothingButWhatItDependsOn) {
     expect_success({"sh", "-c", "find " + root + "/usr/lib " + root + "/lib/ -name 'libgomp.so*' -delete"});
     const ProgramResult broken = run_program({"/usr/sbin/chroot", root, "/usr/bin/vulkan-gpt2-train", "-h"});
     EXPECT_EQ(broken.status, 127);
-    EXPECT_NE(broken.err.find("libgomp"), std::string::npos) << broken.err;
+    EXPECT_TRUE(contains(broken.err, "libgomp"));
 }
 
 TEST(PackageVersion, IsThatOfTheChangelog) {

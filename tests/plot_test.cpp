@@ -50,19 +50,19 @@ TEST(Plot, DrawsOneRunAndSeveral) {
     const std::string svg = read_whole_file(folder / "a_1/loss.svg");
     for (const char* text : {"loss (nats per token)", "learning rate", "gradient norm", "tokens per second",
                              "validation", "best 2 at step 20"})
-        EXPECT_NE(svg.find(text), std::string::npos) << text;
-    EXPECT_EQ(svg.find("corpus entropy"), std::string::npos);
+        EXPECT_TRUE(contains(svg, text));
+    EXPECT_FALSE(contains(svg, "corpus entropy"));
     const ProgramResult two = run_program({program, "--plot", folder / "a_1", folder / "it's b/"});
     EXPECT_EQ(two.status, 0) << two.err;
     const std::string both = read_whole_file(folder / "comparison.svg");
-    EXPECT_NE(both.find(">it&#39;s b<"), std::string::npos) << both;
+    EXPECT_TRUE(contains(both, ">it&#39;s b<"));
     EXPECT_EQ(read_whole_file(folder / "a_1/loss.svg"), svg);
     // a pattern also matches the picture
     const ProgramResult again =
         run_program({program, "--plot", folder / "a_1", folder / "comparison.svg", folder / "it's b/"});
     EXPECT_EQ(again.out, two.out) << again.err;
     const ProgramResult none = run_program({program, "--plot", folder / "comparison.svg"});
-    EXPECT_NE(none.err.find("--plot: name the folders of runs"), std::string::npos) << none.err;
+    EXPECT_TRUE(contains(none.err, "--plot: name the folders of runs"));
 }
 
 TEST(Plot, OverTokensAndSeconds) {
@@ -75,7 +75,7 @@ TEST(Plot, OverTokensAndSeconds) {
     EXPECT_EQ(read_series(run, PlotOver::seconds).validation, (Series{{2.5, 2.5}}));
     const ProgramResult drawn = run_program({program, "--plot", run, "--plot-over", "seconds"});
     EXPECT_EQ(drawn.status, 0) << drawn.err;
-    EXPECT_NE(read_whole_file(folder / "loss_over_seconds.svg").find(">seconds<"), std::string::npos);
+    EXPECT_TRUE(contains(read_whole_file(folder / "loss_over_seconds.svg"), ">seconds<"));
     std::filesystem::remove(folder / "metrics.csv");
     write_whole_file(folder / "main.log", {"s:0 trl:4.0 lr:0.1 norm:1.0\n"});
     EXPECT_EQ(run_program({program, "--plot", run, "--plot-over", "tokens"}).status, 1);
@@ -103,7 +103,7 @@ TEST(Plot, ValidationIsAboveTraining) {
     for (std::sregex_iterator at(svg.begin(), svg.end(), curve), end; at != end; ++at)
         colours.push_back((*at)[1]);
     EXPECT_EQ(colours, (std::vector<std::string>{"#666666", "#0072B2", "#D55E00"}));
-    EXPECT_NE(svg.find("corpus entropy"), std::string::npos);
+    EXPECT_TRUE(contains(svg, "corpus entropy"));
 }
 
 // A foreign file can say anything of the data.
@@ -274,10 +274,9 @@ TEST(Plot, ReplacesOnlyItsOwnPicture) {
     write_run(folder / "a");
     write_whole_file(folder / "a/loss.svg", {"<svg>mine</svg>"});
     const ProgramResult refused = run_program({program, "--plot", folder / "a"});
-    EXPECT_EQ(refused.status, 1);
-    EXPECT_EQ(count_lines(refused.err), 1) << refused.err;
+    expect_refusal(refused);
     EXPECT_EQ(read_whole_file(folder / "a/loss.svg"), "<svg>mine</svg>");
     const ProgramResult missing = run_program({program, "--plot", folder / "missing"});
     EXPECT_EQ(missing.status, 1);
-    EXPECT_NE(missing.err.find("no metrics.csv or main.log"), std::string::npos) << missing.err;
+    EXPECT_TRUE(contains(missing.err, "no metrics.csv or main.log"));
 }

@@ -54,12 +54,12 @@ TEST_F(Positions, NoProgramUsesTheOthers) {
     EXPECT_EQ(all.out, eval(model_path(in("run"), 2)).out);
     const ProgramResult refused = eval(in("run"), {"-t", "25"});
     EXPECT_EQ(refused.status, 1);
-    EXPECT_NE(refused.err.find("trained with at most 24 tokens"), std::string::npos) << refused.err;
+    EXPECT_TRUE(contains(refused.err, "trained with at most 24 tokens"));
 
     const ProgramResult hf = run_program({program, "-e", in("run"), "--export", "hf", in("hf")});
     ASSERT_EQ(hf.status, 0) << hf.err;
     EXPECT_EQ(read_model_file_header(in("hf/model.safetensors")).max_seq_len, 24);
-    EXPECT_NE(read_whole_file(in("hf/config.json")).find("\"n_positions\": 24"), std::string::npos);
+    EXPECT_TRUE(contains(read_whole_file(in("hf/config.json")), "\"n_positions\": 24"));
     const ProgramResult exported = eval(in("hf"));
     EXPECT_EQ(exported.out, all.out) << exported.err;
 

@@ -72,7 +72,7 @@ TEST(Progress, TheFirstStepCountsOnlyUntilThereIsAnother) {
     EXPECT_NEAR(rates[0], 5000, 1);
     EXPECT_NEAR(rates[1], 100000, 1);
     EXPECT_NEAR(rates[2], 50000, 1);
-    EXPECT_NE(text.find("total average iteration time: 20.000000 ms\n"), text.npos) << text;
+    EXPECT_TRUE(contains(text, "total average iteration time: 20.000000 ms\n"));
 }
 
 // A short file prints nothing, a long one how much of it is done.
@@ -91,5 +91,5 @@ TEST(Progress, LargeFilesShowHowMuchIsDone) {
     testing::internal::CaptureStdout();
     progress.add(gib);
     const std::string shown = testing::internal::GetCapturedStdout();
-    EXPECT_NE(shown.find("writing the checkpoint (2.0 of 3.0 GiB)"), std::string::npos) << shown;
+    EXPECT_TRUE(contains(shown, "writing the checkpoint (2.0 of 3.0 GiB)"));
 }

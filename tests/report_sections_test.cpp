@@ -190,8 +190,8 @@ TEST(ReportSweeps, MeasureAndCompareEachSize) {
         if (!gpu) continue;
         EXPECT_EQ(count_null(gemms.tables[1], "checksum error"), 0u);
         EXPECT_EQ(count_null(others.tables[1], "relative error"), 0u);
-        EXPECT_NE(gemms.tables[1].note.find("bf16: crossover size queued: "), std::string::npos);
-        EXPECT_NE(others.tables[1].note.find("GELU, fp32: crossover size queued: "), std::string::npos);
+        EXPECT_TRUE(contains(gemms.tables[1].note, "bf16: crossover size queued: "));
+        EXPECT_TRUE(contains(others.tables[1].note, "GELU, fp32: crossover size queued: "));
     }
 }
 
@@ -201,7 +201,7 @@ TEST(ReportSweeps, ReferToThePeaksOfTheRun) {
         run.peaks.cpu = {.copy_rate = 1e11, .fma_rate = 123e12, .bf16_matrix_rate = 246e12};
         return matmul_section(run, {.sizes = {24}, .precisions = {"fp32"}});
     });
-    EXPECT_NE(part.tables[0].note.find("CPU 123 TFLOP/s in fp32, 246 in bf16"), std::string::npos);
+    EXPECT_TRUE(contains(part.tables[0].note, "CPU 123 TFLOP/s in fp32, 246 in bf16"));
     EXPECT_NEAR(cell_of(part.tables[0], 0, "of peak").number(),
                 100 * cell_of(part.tables[0], 0, "rate").number() / 123, 1e-6);
 }

@@ -177,8 +177,8 @@ TEST_F(Grid, ALongerRunKeepsTheValidationOfAShorterOnesEnd) {
     const ProgramResult longer = train(run, with(options, {"-x", "9", "-y", "1"}));
     ASSERT_EQ(longer.status, 0) << longer.err;
     const std::string after = read_whole_file(run + "/main.log");
-    EXPECT_NE(after.find(before.substr(at, before.find('\n', at) - at)), std::string::npos) << after;
-    EXPECT_NE(after.find("s:9 tel:"), std::string::npos) << after;
+    EXPECT_TRUE(contains(after, before.substr(at, before.find('\n', at) - at)));
+    EXPECT_TRUE(contains(after, "s:9 tel:"));
 }
 
 // What is saved within a step was preceded by its sample, which the resumed run draws again.
@@ -201,8 +201,8 @@ TEST_F(Grid, AnErrorBetweenStepsSavesThem) {
     const Words command = with({program, "-o", run, "-i", train_data(), "-j", val}, options);
     const auto expect_resumes = [&](const std::string& err, const std::string& reason) {
         EXPECT_EQ(count_lines(err), 1) << err;
-        EXPECT_NE(err.find(reason), std::string::npos) << err;
-        EXPECT_NE(err.find("-y 1 resumes from step 12"), std::string::npos);
+        EXPECT_TRUE(contains(err, reason));
+        EXPECT_TRUE(contains(err, "-y 1 resumes from step 12"));
         finish({});
         delete_checkpoint(run, 12);
         delete_checkpoint(whole, 12);

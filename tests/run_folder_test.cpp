@@ -205,7 +205,7 @@ TEST(ResumeOptions, TheCheckpointHoldsThem) {
     // a changed digit is named
     edit(toml, "learning-rate=0.01", "learning-rate=0.02");
     const auto [out, new_log] = again();
-    EXPECT_NE(out.find("note: learning-rate is 0.02, and was 0.01"), std::string::npos) << out;
+    EXPECT_TRUE(contains(out, "note: learning-rate is 0.02, and was 0.01"));
     EXPECT_NE(new_log, log);
 }
 
@@ -216,17 +216,16 @@ TEST(ResumeChecksums, AMissingRunFileNeedsAFlag) {
     std::filesystem::remove(run_path(a, 12));
     const ProgramResult older = resume(a);  // falls back to the checkpoint before
     EXPECT_EQ(older.status, 0) << older.err;
-    EXPECT_NE(older.out.find("run_00000012.json is missing, which the run had"), std::string::npos)
-        << older.out;
-    EXPECT_NE(older.out.find("at step 8"), std::string::npos) << older.out;
+    EXPECT_TRUE(contains(older.out, "run_00000012.json is missing, which the run had"));
+    EXPECT_TRUE(contains(older.out, "at step 8"));
     for (const std::string& path : {run_path(a, 12), options_path(a)}) std::filesystem::remove(path);
     const ProgramResult by_older_ones = resume(a);
-    EXPECT_NE(by_older_ones.out.find("which the run had"), std::string::npos) << by_older_ones.out;
+    EXPECT_TRUE(contains(by_older_ones.out, "which the run had"));
     for (int step : {4, 8, 12}) std::filesystem::remove(run_path(a, step));
     expect_refusal(resume(a, {"-x", "16"}), "--resume-unverified");
     const ProgramResult accepted = resume(a, {"--resume-unverified", "-x", "16"});
     EXPECT_EQ(accepted.status, 0) << accepted.err;
-    EXPECT_NE(accepted.out.find("at step 12, from llm.c's files alone"), std::string::npos) << accepted.out;
+    EXPECT_TRUE(contains(accepted.out, "at step 12, from llm.c's files alone"));
 }
 
 // --- files ---
@@ -273,7 +272,7 @@ TEST(ReadWholeFile, AcceptsFilesUpToTheLimit) {
     write_whole_file(folder / "a", {"12345"});
     EXPECT_EQ(read_whole_file(folder / "a", 5), "12345");
     const std::string message = message_of([&] { read_whole_file(folder / "a", 4); });
-    EXPECT_NE(message.find("has 5 bytes, but such a file can have at most 4"), std::string::npos) << message;
+    EXPECT_TRUE(contains(message, "has 5 bytes, but such a file can have at most 4"));
 }
 
 // A pipe in the place of a file is an error at once; opening it would wait for another program.
@@ -282,7 +281,7 @@ TEST(ReadWholeFile, DoesNotWaitForAPipe) {
     const std::string pipe = folder / "options.toml";
     ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
     const std::string message = message_of([&] { read_whole_file(pipe); });
-    EXPECT_NE(message.find("options.toml: it is not a regular file"), std::string::npos) << message;
+    EXPECT_TRUE(contains(message, "options.toml: it is not a regular file"));
     EXPECT_EQ(append_to_file(pipe, "text"), 0u);
     EXPECT_EQ(errno, ENXIO);
 }

@@ -19,6 +19,7 @@
 
 #include "llmc/base/os.h"
 #include "llmc/base/process.h"
+#include "tests/contains.h"
 
 struct ProgramResult {
     int status;       // exit status; 128 + signal number if a signal killed it
@@ -31,10 +32,6 @@ inline int count_lines(const std::string& text) {
     int lines = 0;
     for (char c : text) lines += c == '\n';
     return lines + (!text.empty() && text.back() != '\n');
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
 }
 
 inline int count_of(const std::string& text, const std::string& part) {
@@ -74,6 +71,16 @@ inline ProgramResult run_program(std::vector<std::string> argv, SendSignal signa
     }
     result.status = program.wait();
     return result;
+}
+
+inline void expect_ok(const ProgramResult& result) { ASSERT_EQ(result.status, 0) << result.out << result.err; }
+
+// One line, which contains the parts.
+template <class... Parts>
+void expect_refusal(const ProgramResult& result, const Parts&... parts) {
+    EXPECT_EQ(result.status, 1) << result.out;
+    EXPECT_EQ(count_lines(result.err), 1) << result.err;
+    (EXPECT_TRUE(contains(result.err, parts)), ...);
 }
 
 // Whether the program is there and ends with status 0, as {"mpirun", "--version"} does.

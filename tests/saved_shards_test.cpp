@@ -119,7 +119,7 @@ TEST(SavedShards, AShardThatWasReadMayBeRemoved) {
     std::filesystem::remove(path_of(1));  // the current shard
     DataLoader third = shards.open(1, 10);
     const std::string message = message_of([&] { fit_position(saved, saved_shards, third); });
-    EXPECT_NE(message.find("stopped in the training shard"), std::string::npos) << message;
+    EXPECT_TRUE(contains(message, "stopped in the training shard"));
 }
 
 // Content is compared file by file, however a batch joins them.
@@ -181,7 +181,7 @@ TEST(SavedShards, AChangedShardIsRefused) {
         shards.write(name, 7000, name[0] == 'a' ? 1001 : 801);
         DataLoader second = shards.open(2, 10);
         const std::string message = message_of([&] { fit_position(first.position(), saved, second); });
-        EXPECT_NE(message.find(std::string("shard ") + name + " has other tokens"), std::string::npos);
+        EXPECT_TRUE(contains(message, std::string("shard ") + name + " has other tokens"));
         shards.write(name, name[0] == 'a' ? 0 : 2000, name[0] == 'a' ? 1001 : 801);
     }
 }

@@ -53,7 +53,7 @@ struct Signals : testing::Test {
     // The run of that exit status and output was stopped on its way, has said why, and resumes.
     void expect_saved(int status, const std::string& output, int number, const std::string& name) {
         EXPECT_EQ(status, 128 + number) << output;
-        EXPECT_NE(output.find("stopped by " + name), std::string::npos) << output;
+        EXPECT_TRUE(contains(output, "stopped by " + name));
         const int step = find_latest_checkpoint(run).step;
         EXPECT_GE(step, 20);
         EXPECT_LT(step, last);
@@ -98,7 +98,7 @@ static void expect_stopped(Process& stopped, int number, const std::string& name
     std::string out, err;
     while (stopped.read(out, err, 1)) continue;
     EXPECT_EQ(stopped.wait(), 128 + number) << err;
-    EXPECT_NE(err.find(": stopped by " + name + "\n"), std::string::npos) << err;
+    EXPECT_TRUE(contains(err, ": stopped by " + name + "\n"));
     EXPECT_EQ(count_lines(err), 1) << err;
 }
 
@@ -313,7 +313,7 @@ TEST_F(Signals, Sigusr1WithoutAFolderIsNoted) {
     options.resize(options.size() - 2);
     const ProgramResult result = run_program(options, {SIGUSR1, "step   20/", 0});
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find("SIGUSR1 saves nothing"), std::string::npos) << result.out;
+    EXPECT_TRUE(contains(result.out, "SIGUSR1 saves nothing"));
 }
 
 // Each kind of work would take minutes, and prints the text at its end.
@@ -336,9 +336,9 @@ TEST_F(Signals, LongWorkEndsWithinAMicroBatchOrAToken) {
         const ProgramResult stopped =
             run_program(with(command(data, run), work.options), {SIGTERM, work.begins, 0});
         EXPECT_EQ(stopped.status, 128 + SIGTERM) << stopped.err;
-        EXPECT_NE(stopped.out.find(work.begins), std::string::npos) << stopped.out;
-        EXPECT_EQ(stopped.out.find(work.ends), std::string::npos) << stopped.out.substr(0, 1000);
-        EXPECT_NE(stopped.out.find("-y 1 resumes"), std::string::npos) << stopped.err;
+        EXPECT_TRUE(contains(stopped.out, work.begins));
+        EXPECT_FALSE(contains(stopped.out, work.ends)) << stopped.out.substr(0, 1000);
+        EXPECT_TRUE(contains(stopped.out, "-y 1 resumes")) << stopped.err;
         EXPECT_LE(find_latest_checkpoint(run).step, 1);
         std::filesystem::remove_all(run);
     }
@@ -366,7 +366,7 @@ TEST_F(Signals, WhatTheParentIgnoresStaysIgnored) {
         const ProgramResult result = run_program(command(data, run), {number, "step   20/", 0});
         std::signal(number, before);
         EXPECT_EQ(result.status, 0) << result.out.substr(result.out.rfind("step")) << result.err;
-        EXPECT_EQ(result.out.find("stopped by"), std::string::npos);
+        EXPECT_FALSE(contains(result.out, "stopped by"));
         expect_same_end(whole, run);
         std::filesystem::remove_all(run);
     }

@@ -60,7 +60,7 @@ TEST(SvgPlot, WhatHasNoPlaceIsLeftOut) {
     picture.panels[0].levels = {{"none", 0, {}}, {"low", 1e-300, {}}, {"no level", NAN, {}}};
     picture.panels[0].rings = {{"best", 0, 1, "#000000"}};
     const std::string svg = picture_file(picture);
-    EXPECT_NE(svg.find("class=\"curve\""), std::string::npos);
+    EXPECT_TRUE(contains(svg, "class=\"curve\""));
     EXPECT_FALSE(has_no_place(svg)) << svg;
     for (const Series& points : {Series{}, Series{{5, 5}}, Series{{0, 0}}, Series{{1, -3}, {2, -1}}})
         for (bool log : {false, true}) {
@@ -95,10 +95,10 @@ TEST(SvgPlot, AnElementTakesColoursFromItsPage) {
     picture.table = {{"name", "x"}, {{"first", "1"}}, {line_style(0)}};
     const std::string element = picture_element(picture), file = picture_file(picture);
     for (const char* part : {"xmlns", "<style", "<rect", "a title", "first", "b&gt;0"}) {
-        EXPECT_EQ(element.find(part), std::string::npos) << part;
-        EXPECT_NE(file.find(part), std::string::npos) << part;
+        EXPECT_FALSE(contains(element, part));
+        EXPECT_TRUE(contains(file, part));
     }
     for (const char* part : {"class=\"axis\"", "class=\"gridline\"", "class=\"curve\"", ">step<"})
-        EXPECT_NE(element.find(part), std::string::npos) << part;
-    EXPECT_EQ(file.find("<a &"), std::string::npos);
+        EXPECT_TRUE(contains(element, part));
+    EXPECT_FALSE(contains(file, "<a &"));
 }

@@ -39,7 +39,7 @@ TEST(TimeToLoss, ALossThatNoRunReaches) {
     const Data data;
     const ProgramResult result = compare(data, "slow -l 1e-5\n", "--target 0.01");
     ASSERT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find("| never | | | |"), std::string::npos) << result.out;
+    EXPECT_TRUE(contains(result.out, "| never | | | |"));
 }
 
 TEST(TimeToLoss, BadInputIsOneLine) {
@@ -74,9 +74,8 @@ TEST(TimeToLoss, FilesOfOthersStay) {
                 write_whole_file(path, {"my notes\n"});
             const ProgramResult result = compare(data, "slow -l 1e-5\n");
             EXPECT_EQ(result.status, 1);
-            EXPECT_NE(result.err.find("out/" + name + " is there, and this script has not written it"),
-                      std::string::npos)
-                << result.err;
+            EXPECT_TRUE(
+                contains(result.err, "out/" + name + " is there, and this script has not written it"));
             EXPECT_EQ(read_whole_file(path), "my notes\n");
             EXPECT_EQ(names_in(data / "out"), std::vector<std::string>{name});
         }

@@ -53,16 +53,6 @@ inline ProgramResult resume(const std::string& folder, const std::vector<std::st
     return run_program(with({program, "-y", "1", "-o", folder}, options));
 }
 
-inline void expect_ok(const ProgramResult& result) {
-    ASSERT_EQ(result.status, 0) << result.out << result.err;
-}
-
-inline void expect_refusal(const ProgramResult& result, const std::string& says) {
-    EXPECT_EQ(result.status, 1) << result.out;
-    EXPECT_EQ(count_lines(result.err), 1) << result.err;
-    EXPECT_TRUE(contains(result.err, says)) << result.err;
-}
-
 // A command whose calls for files below `watched` fail as the settings say, such as "FILE_FAULT=any:3:EIO":
 // tests/file_fault.cpp.
 inline std::vector<std::string> faulty(const std::string& watched, const std::vector<std::string>& settings,

@@ -101,12 +101,12 @@ TEST(token_file, damaged_files_are_refused_by_name) {
     for (const Case& c : cases) {
         write_whole_file(folder / "bad.bin", {c.bytes});
         std::string error = error_of(folder / "bad.bin");
-        EXPECT_NE(error.find(c.expected), std::string::npos) << error << " / " << c.expected;
-        EXPECT_NE(error.find(folder / "bad.bin"), std::string::npos) << error;
+        EXPECT_TRUE(contains(error, c.expected)) << " / ";
+        EXPECT_TRUE(contains(error, folder / "bad.bin"));
     }
-    EXPECT_NE(error_of(folder / "missing.bin").find("No such file"), std::string::npos);
-    EXPECT_NE(error_of(folder.path).find("directory"), std::string::npos);
-    EXPECT_NE(error_of("/dev/null").find("not a regular file"), std::string::npos);
+    EXPECT_TRUE(contains(error_of(folder / "missing.bin"), "No such file"));
+    EXPECT_TRUE(contains(error_of(folder.path), "directory"));
+    EXPECT_TRUE(contains(error_of("/dev/null"), "not a regular file"));
 }
 
 TEST(token_file, a_failed_write_leaves_no_file) {
@@ -162,7 +162,7 @@ TEST(token_file, a_shard_that_changes_while_it_is_read_is_refused) {
     for (const size_t count : {size_t(100), size_t(200), size_t(50)}) {
         tokens.assign(count, 6);
         write_token_shard(path, tokens.data(), count);
-        EXPECT_NE(message_of([&] { read_tokens(shard, 7, 1, &token); }).find(path), std::string::npos);
+        EXPECT_TRUE(contains(message_of([&] { read_tokens(shard, 7, 1, &token); }), path));
         EXPECT_EQ(token, 5) << count;
     }
 }
@@ -211,7 +211,7 @@ TEST(TokenFile, Masks) {
     EXPECT_TRUE(open_token_shard(shard).cuts_examples(12) && open_token_shard(shard).cuts_examples(32));
     packed[15] = char(0x80);
     write_whole_file(mask, {packed});
-    EXPECT_NE(message_of([&] { open_token_shard(shard); }).find("is not the mask"), std::string::npos);
+    EXPECT_TRUE(contains(message_of([&] { open_token_shard(shard); }), "is not the mask"));
     write_whole_file(mask, {whole});
     EXPECT_FALSE(open_token_shard(shard).cuts_examples(32));  // unknown
     for (const std::string& wrong : {whole.substr(0, whole.size() - 1), whole + "x", plain, std::string()}) {

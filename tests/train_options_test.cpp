@@ -141,8 +141,7 @@ TEST(TrainOptions, InstructionSetOfTheCpu) {
 #if defined(__x86_64__)
     if (best_simd_level() >= SIMD_AMX) return;
     const std::string message = refusal({"-i", "a", "--simd", "amx"});
-    EXPECT_NE(message.find("--simd: amx is not available here; there are auto, sse2"), std::string::npos)
-        << message;
+    EXPECT_TRUE(contains(message, "--simd: amx is not available here; there are auto, sse2"));
 #endif
 }
 
@@ -154,7 +153,7 @@ TEST(TrainOptions, InstructionSetFromTheEnvironment) {
     EXPECT_EQ(simd_level(), best_simd_level());
     EXPECT_STREQ(getenv("LLMC_SIMD"), "auto");  // for programs that this one starts
     setenv("LLMC_SIMD", "avx9", 1);
-    EXPECT_NE(refusal({"-i", "a"}).find("avx9 is none of auto"), std::string::npos);
+    EXPECT_TRUE(contains(refusal({"-i", "a"}), "avx9 is none of auto"));
     unsetenv("LLMC_SIMD");
 }
 
@@ -180,9 +179,8 @@ TEST(TrainOptions, TheEffectiveOptionsReadBackAreTheSame) {
     EXPECT_TRUE(same.master_weights);
     for (const char* line :
          {"batch-size=4\n", "weight-decay=0\n", "max-steps=9\n", "scheduler=\"constant\"\n"})
-        EXPECT_NE(options_text(o).find(line), std::string::npos) << line << "\n" << options_text(o);
-    for (const char* line : {"resume", "config", "tf32"})
-        EXPECT_EQ(options_text(o).find(line), std::string::npos) << line;
+        EXPECT_TRUE(contains(options_text(o), line));
+    for (const char* line : {"resume", "config", "tf32"}) EXPECT_FALSE(contains(options_text(o), line));
 }
 
 TEST(TrainOptions, TheCommandLineWinsOverTheFileAndTheFileOverTheRunsOptions) {
@@ -196,7 +194,7 @@ TEST(TrainOptions, TheCommandLineWinsOverTheFileAndTheFileOverTheRunsOptions) {
     EXPECT_EQ(o.train_data, Words{"file"});
     EXPECT_EQ(o.warmup, 3);
     ASSERT_EQ(o.notes.size(), 1u);
-    EXPECT_NE(o.notes[0].find(options_path(folder.path)), std::string::npos);
+    EXPECT_TRUE(contains(o.notes[0], options_path(folder.path)));
     EXPECT_EQ(parse({"-i", "x", "-o", folder.path}).warmup,
               0);  // the run's options count only if it is resumed
 }
@@ -268,7 +266,7 @@ TEST(TrainOptions, Refusals) {
     for (const auto& c : cases) {
         const std::string message = refusal(c.arguments);
         SCOPED_TRACE(c.arguments.empty() ? "" : c.arguments.back());
-        EXPECT_NE(message.find(c.says), std::string::npos) << message;
+        EXPECT_TRUE(contains(message, c.says));
         EXPECT_EQ(count_lines(message), 1) << message;
     }
 }
@@ -390,7 +388,7 @@ TEST(TrainOptions, HostileFilesGiveOneLine) {
                         (message.empty() && text.starts_with("model=custom")))
                 << message;
             if (text.starts_with('[') && text.size() < 1000) {
-                EXPECT_NE(message.find("a section: options have none"), std::string::npos) << message;
+                EXPECT_TRUE(contains(message, "a section: options have none"));
             }
             EXPECT_LT(message.size(), path.size() + 400) << message;
             EXPECT_EQ(message, printable(message));
@@ -425,7 +423,7 @@ TEST(TrainOptions, TomlOfOthersIsExplained) {
     for (const auto& [line, says] : cases) {
         write_whole_file(folder / "options.toml", {line});
         const std::string message = refusal({"-i", "x", "--config", folder / "options.toml"});
-        EXPECT_NE(message.find(says), std::string::npos) << message;
+        EXPECT_TRUE(contains(message, says));
     }
 }
 
@@ -447,7 +445,7 @@ TEST(TrainOptions, ARunThatIsNotThereIsNotResumed) {
 TEST(TrainOptions, AnArgumentCannotAddLinesToTheFile) {
     TemporaryFolder folder;
     const std::string message = refusal({"-i", "x", "--tokenizer", "a\"\nbatch-size=\"8", "-o", folder.path});
-    EXPECT_NE(message.find("the end of a line"), std::string::npos) << message;
+    EXPECT_TRUE(contains(message, "the end of a line"));
     EXPECT_EQ(count_lines(message), 1);
 }
 
@@ -461,7 +459,7 @@ TEST(TrainOptions, OtherTrainersNamesAreUnderstood) {
         {"--eval_steps", "--val-every"}, {"--save_steps", "--checkpoint-every"}};
     for (const auto& [theirs, ours] : names) {
         const std::string message = refusal({theirs, "1"});
-        EXPECT_NE(message.find(std::string("did you mean ") + ours + "?"), std::string::npos) << message;
+        EXPECT_TRUE(contains(message, std::string("did you mean ") + ours + "?"));
     }
 }
 

@@ -93,7 +93,7 @@ TEST(Resume, KeepsTheLossScale) {
                                               "-l", "0.01", "--device", "cpu", "--precision", "fp16"};
     const ProgramResult whole = data.run(with(options, {"-o", a}));
     expect_ok(whole);
-    ASSERT_NE(whole.out.find("the update was skipped"), std::string::npos) << whole.out;
+    ASSERT_TRUE(contains(whole.out, "the update was skipped"));
     for (int step : {1, 2, 3, 4, 7}) {
         copy_folder(a, b);
         cut_after(b, step);
@@ -108,7 +108,7 @@ TEST(Resume, ASignalWithoutAFolderSavesNothing) {
         {program, "-i", data.train, "-e", tiny, "-b", "3", "-t", "17", "-x", "100000", "--device", "cpu"},
         {SIGINT, "step    3/", 0});
     EXPECT_EQ(unsaved.status, 128 + SIGINT) << unsaved.out << unsaved.err;
-    EXPECT_NE(unsaved.out.find("nothing was saved"), std::string::npos) << unsaved.out;
+    EXPECT_TRUE(contains(unsaved.out, "nothing was saved"));
 }
 
 // If the newest checkpoint is damaged, a line names it and the run resumes from the one before.
@@ -144,9 +144,9 @@ TEST(Resume, SkipsABrokenCheckpoint) {
         damage.make();
         const ProgramResult result = resume(b);
         expect_ok(result);
-        EXPECT_NE(result.out.find("checkpoint of step 8 is broken"), std::string::npos) << result.out;
-        EXPECT_NE(result.out.find(damage.names), std::string::npos) << result.out;
-        EXPECT_NE(result.out.find("at step 4"), std::string::npos) << result.out;
+        EXPECT_TRUE(contains(result.out, "checkpoint of step 8 is broken"));
+        EXPECT_TRUE(contains(result.out, damage.names));
+        EXPECT_TRUE(contains(result.out, "at step 4"));
         expect_same_run(a, b, 12);
     }
     copy_folder(a, b);
@@ -163,13 +163,13 @@ TEST(Resume, StartsWithoutACheckpointAndStopsAfterTheLastStep) {
     const ProgramResult fresh =
         data.run(with(twelve, {"--device", "cpu", "-o", b, "-y", "1"}));  // as llm.c's scripts do
     expect_ok(fresh);
-    EXPECT_NE(fresh.out.find("starts at step 0"), std::string::npos) << fresh.out;
+    EXPECT_TRUE(contains(fresh.out, "starts at step 0"));
     expect_same_run(a, b, 12);
     const ProgramResult done = resume(b);
     expect_ok(done);
-    EXPECT_NE(done.out.find("note: all 12 steps are already done"), std::string::npos) << done.out;
+    EXPECT_TRUE(contains(done.out, "note: all 12 steps are already done"));
     EXPECT_TRUE(printed_losses(done.out).empty());
-    EXPECT_EQ(done.out.find("wrote checkpoint"), std::string::npos) << done.out;
+    EXPECT_FALSE(contains(done.out, "wrote checkpoint"));
     expect_same_run(a, b, 12);
 }
 
@@ -221,7 +221,7 @@ TEST(Resume, NeedsOnlyLlmcsFiles) {
     std::filesystem::remove(options_path(b));
     const ProgramResult result = data.run(with(twelve, {"--device", "cpu", "-o", b, "-y", "1", "-s", "0"}));
     expect_ok(result);
-    EXPECT_NE(result.out.find("llm.c's files alone"), std::string::npos) << result.out;
+    EXPECT_TRUE(contains(result.out, "llm.c's files alone"));
     for (auto path : {model_path, optimizer_path})
         EXPECT_TRUE(read_whole_file(path(a, 12)) == read_whole_file(path(b, 12)));
 }
@@ -235,12 +235,12 @@ TEST(Resume, MovesAnEarlierRunAside) {
     const ProgramResult second =
         data.run({"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "-o", a});
     expect_ok(second);
-    EXPECT_NE(second.out.find(earlier), std::string::npos) << second.out;
+    EXPECT_TRUE(contains(second.out, earlier));
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{2}));
     EXPECT_EQ(list_checkpoints(earlier), (std::vector<int>{12, 8, 4}));
     EXPECT_EQ(read_whole_file(earlier + "/main.log"), log);
     EXPECT_TRUE(std::filesystem::exists(a + "/mine.txt"));
-    EXPECT_NE(read_whole_file(a + "/options.toml").find("max-steps=2"), std::string::npos);
+    EXPECT_TRUE(contains(read_whole_file(a + "/options.toml"), "max-steps=2"));
     expect_ok(data.run({"-x", "1", "-s", "0", "-v", "0", "--device", "cpu", "-o", a}));
     EXPECT_EQ(list_checkpoints(a + "/earlier_2"), (std::vector<int>{2}));
     // a run that cannot start moves nothing
@@ -283,7 +283,7 @@ TEST(Resume, AcceptsTheseChanges) {
         const std::vector<double> losses = printed_losses(result.out), before = data.losses(a);
         ASSERT_GE(losses.size(), 4u);
         EXPECT_NEAR(losses[0], before[8], 0.1);  // it continues at the same loss
-        EXPECT_NE(result.out.find(", and was "), std::string::npos) << result.out;
+        EXPECT_TRUE(contains(result.out, ", and was "));
     }
 }
 
@@ -363,9 +363,8 @@ TEST(Resume, AcceptsMoreShards) {
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
     write_tokens(data / "shards/a.bin", 3000, 67);
     const ProgramResult result = resume(a, {"-x", "60"});  // past the end of the first shard
-    EXPECT_NE(result.out.find("the shards of -i have 7000 tokens, and had 4000 when the run was saved"),
-              std::string::npos)
-        << result.out;
+    EXPECT_TRUE(
+        contains(result.out, "the shards of -i have 7000 tokens, and had 4000 when the run was saved"));
     expect_ok(result);
     EXPECT_EQ(printed_losses(result.out).size(), 48u);
 }

@@ -11,7 +11,7 @@ struct UnlikeDevices : Distributed {
                                    const std::string& output, const std::string& division) {
         const ProgramResult result = start_each(own, options, output);
         EXPECT_EQ(result.status, 0) << result.err << result.out;
-        EXPECT_NE(result.out.find("division of a step: " + division), std::string::npos) << result.out;
+        EXPECT_TRUE(contains(result.out, "division of a step: " + division));
         return with_validations(result.out);
     }
     std::vector<double> train_one(int sequences, const std::vector<std::string>& options) {
@@ -94,7 +94,7 @@ TEST_F(UnlikeDevices, SpeedsAreMeasured) {
         {{"--device", device()}, {"taskset", "-c", last, "env", "LP_NUM_THREADS=1"}}};
     expect_near(train_each(own, step_of(12), "shared", ""), train_one(12, step_of(12)));
     const std::string run = read_whole_file(run_path(folder("shared"), STEPS));
-    EXPECT_NE(run.find("\"division\""), std::string::npos);
+    EXPECT_TRUE(contains(run, "\"division\""));
 }
 
 TEST_F(UnlikeDevices, AKilledRunResumesBitIdentically) {
@@ -113,7 +113,7 @@ TEST_F(UnlikeDevices, AKilledRunResumesBitIdentically) {
     EXPECT_NE(killed.status, 0);
     const ProgramResult resumed = start_each(own, with(options, {"-y", "1"}), "killed");
     EXPECT_EQ(resumed.status, 0) << resumed.err;
-    EXPECT_NE(resumed.out.find(" at step "), std::string::npos) << resumed.out;
+    EXPECT_TRUE(contains(resumed.out, " at step "));
     EXPECT_TRUE(model_after("straight", 1000) == model_after("killed", 1000));
     EXPECT_TRUE(moments_after("straight", 1000) == moments_after("killed", 1000));
 }
@@ -135,7 +135,7 @@ TEST_F(UnlikeDevices, ResumesWithAnotherDivision) {
         for (const double loss : printed_losses(result.out)) resumed.push_back(loss);
     }
     const ProgramResult alone = run_program(trainer(7, "resumed", with(options, {"-x", "20"})));
-    EXPECT_NE(alone.out.find("not divided by speed any more"), std::string::npos) << alone.out;
+    EXPECT_TRUE(contains(alone.out, "not divided by speed any more"));
     for (const double loss : printed_losses(alone.out)) resumed.push_back(loss);
     ASSERT_EQ(resumed.size(), size_t(STEPS));
     for (size_t i = 0; i < resumed.size(); i++) EXPECT_NEAR(resumed[i], straight[i], 1e-5) << "step " << i;
@@ -151,8 +151,8 @@ TEST_F(UnlikeDevices, ASignalEndsAllAfterTheStep) {
         {on("cpu", "3"), on("cpu", "1")}, with(step_of(12), {"-x", "1000000", "-b", "2"}), "stopped",
         {"env", "OUTPUT=" + folder("stopped"), "PROGRAM=" + program, "bash", "-c", script, "job"});
     EXPECT_NE(result.status, 0);
-    EXPECT_NE(result.out.find("stopped by SIGTERM"), std::string::npos) << result.err;
-    EXPECT_NE(result.out.find("wrote checkpoint"), std::string::npos) << result.err;
+    EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
+    EXPECT_TRUE(contains(result.out, "wrote checkpoint")) << result.err;
 }
 
 TEST_F(UnlikeDevices, RefusesStepsThatCannotBeDivided) {
@@ -172,7 +172,7 @@ TEST_F(UnlikeDevices, RefusesStepsThatCannotBeDivided) {
                   "--devices starts the processes itself"}}) {
         const ProgramResult result = start_each(r.own, r.options, "refused");
         EXPECT_NE(result.status, 0) << r.line;
-        EXPECT_NE(result.err.find(r.line), std::string::npos) << result.err;
+        EXPECT_TRUE(contains(result.err, r.line));
     }
 }
 
@@ -180,15 +180,15 @@ TEST_F(UnlikeDevices, RefusesStepsThatCannotBeDivided) {
 TEST_F(UnlikeDevices, MicroBatchesMayDiffer) {
     const ProgramResult result = start_each({{{"-b", "5"}}, {{"-b", "2"}}}, rate, "unlike");
     ASSERT_EQ(result.status, 0) << result.err;
-    EXPECT_NE(result.out.find("\nbatch: 7 x 17 = 119 tokens per step"), std::string::npos) << result.out;
+    EXPECT_TRUE(contains(result.out, "\nbatch: 7 x 17 = 119 tokens per step"));
     expect_near(with_validations(result.out), train_one(7, step_of(7)));
 }
 
 TEST_F(UnlikeDevices, EqualProcessesAreNotDivided) {
     const ProgramResult result = start(2, {"-n", "20"}, "equal");
     ASSERT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(result.out.find("division"), std::string::npos) << result.out;
-    EXPECT_EQ(read_whole_file(run_path(folder("equal"), STEPS)).find("division"), std::string::npos);
+    EXPECT_FALSE(contains(result.out, "division"));
+    EXPECT_FALSE(contains(read_whole_file(run_path(folder("equal"), STEPS)), "division"));
 }
 
 // The first process, which prints, runs a twentieth of the time: the others would wait for its sequence.
@@ -212,9 +212,8 @@ TEST_F(UnlikeDevices, WhoCostsMoreThanHeBringsIsLeftOut) {
         {{{"-b", "3"}, slowly}, {{"-b", "auto"}, has_python ? into_socket : std::vector<std::string>()}},
         with(step_of(7), {"-n", "20"}), "left");
     ASSERT_EQ(result.status, 0) << result.err << result.out;
-    EXPECT_NE(result.out.find("division of a step: 0 sequences on cpu, 1 thread, which is left out; 7 on"),
-              std::string::npos)
-        << result.out;
+    EXPECT_TRUE(
+        contains(result.out, "division of a step: 0 sequences on cpu, 1 thread, which is left out; 7 on"));
     expect_near(with_validations(result.out), train_one(7, step_of(7)));
     EXPECT_FALSE(file_exists(folder("left") + format_string("/state_%08d_00001.bin", STEPS)));
 }
@@ -232,13 +231,10 @@ TEST_F(UnlikeDevices, SignalsToWhoIsLeftOutAreForTheOthers) {
             start_each({{{"-b", "3"}, slowly}, {{"-b", "7"}}}, with(step_of(7), {"-x", "1000000"}), name,
                        {"env", "OUTPUT=" + folder(name), "PROGRAM=" + program, "WHOM=" + whom, "bash", "-uc",
                         script, "job"});
-        EXPECT_NE(result.out.find("note: 1 of 2 processes trains, and this one has 1 CPU thread"),
-                  std::string::npos)
-            << result.out;
-        EXPECT_NE(result.out.find(whom.empty() ? "stopped by SIGTERM" : "stopped by SIGUSR2"),
-                  std::string::npos)
-            << result.out << result.err;
-        EXPECT_NE(result.out.find("wrote checkpoint"), std::string::npos) << result.out << result.err;
+        EXPECT_TRUE(contains(result.out, "note: 1 of 2 processes trains, and this one has 1 CPU thread"));
+        EXPECT_TRUE(contains(result.out, whom.empty() ? "stopped by SIGTERM" : "stopped by SIGUSR2"))
+            << result.err;
+        EXPECT_TRUE(contains(result.out, "wrote checkpoint")) << result.err;
     }
 }
 
@@ -260,9 +256,8 @@ TEST_F(UnlikeDevices, TheDivisionFollowsSpeeds) {
         {{{"-b", "6"}}, {{"-b", "7"}}},
         with(step_of(12), {"-x", "1000000", "-n", "20", "-nk", "1", "-v", "0", "--ranks-per-node", "1"}),
         "slower", {"env", "OUTPUT=" + folder("slower"), "PROGRAM=" + program, "bash", "-c", script, "job"});
-    EXPECT_NE(result.out.find("note: speeds have changed; division of a step: "), std::string::npos)
-        << result.out;
-    EXPECT_NE(result.out.find("stopped by SIGTERM"), std::string::npos) << result.err;
+    EXPECT_TRUE(contains(result.out, "note: speeds have changed; division of a step: "));
+    EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
 }
 
 struct Devices : UnlikeDevices {
@@ -281,14 +276,13 @@ struct Devices : UnlikeDevices {
 TEST_F(Devices, StartsThem) {
     const ProgramResult two = run("cpu,cpu", {"--share", "1"});
     EXPECT_EQ(two.status, 0) << two.err;
-    EXPECT_NE(two.out.find("processes: 2"), std::string::npos) << two.out;
+    EXPECT_TRUE(contains(two.out, "processes: 2"));
     const ProgramResult one = run("cpu", {});
     EXPECT_EQ(one.status, 0) << one.err;
-    EXPECT_EQ(one.out.find("processes"), std::string::npos) << one.out;
+    EXPECT_FALSE(contains(one.out, "processes"));
     const ProgramResult shares = run("cpu,cpu", {"--share", "3,1"});
-    EXPECT_NE(shares.out.find("division of a step: 6 sequences on cpu, 1 thread, --share 3 "),
-              std::string::npos)
-        << shares.out << shares.err;
+    EXPECT_TRUE(contains(shares.out, "division of a step: 6 sequences on cpu, 1 thread, --share 3 "))
+        << shares.err;
 }
 
 TEST_F(Devices, AreRefusedBeforeAnythingStarts) {
@@ -305,8 +299,8 @@ TEST_F(Devices, AreRefusedBeforeAnythingStarts) {
                              Refused{"cpu,cpu", {"--share", "3,2,1"}, "--share: 3 numbers for 2 devices"}}) {
         const ProgramResult refused = run(r.devices, r.more);
         EXPECT_EQ(refused.status, 1);
-        EXPECT_NE(refused.err.find(r.line), std::string::npos) << refused.err;
-        EXPECT_EQ(refused.err.find("rank"), std::string::npos) << refused.err;
+        EXPECT_TRUE(contains(refused.err, r.line));
+        EXPECT_FALSE(contains(refused.err, "rank"));
     }
 }
 
@@ -316,11 +310,11 @@ TEST_F(Devices, EndWithTheirProgram) {
          {std::pair(SIGINT, "SIGINT"), {SIGTERM, "SIGTERM"}, {SIGKILL, "SIGTERM"}}) {
         const ProgramResult stopped = run("cpu,cpu", {"-x", "1000000"}, {number, "step    9/"});
         EXPECT_EQ(stopped.status, 128 + number) << stopped.err;
-        EXPECT_NE(stopped.out.find(std::string("stopped by ") + name + "; train_gpt2 -o " +
-                                   folder("devices") + " -y 1 --devices cpu,cpu resumes from here"),
-                  std::string::npos)
-            << stopped.out << stopped.err;
-        EXPECT_NE(stopped.out.find("wrote checkpoint"), std::string::npos) << stopped.out << stopped.err;
+        EXPECT_TRUE(contains(stopped.out, std::string("stopped by ") + name + "; train_gpt2 -o " +
+                                              folder("devices") +
+                                              " -y 1 --devices cpu,cpu resumes from here"))
+            << stopped.err;
+        EXPECT_TRUE(contains(stopped.out, "wrote checkpoint")) << stopped.err;
         std::filesystem::remove_all(folder("devices"));
     }
 }
@@ -342,6 +336,6 @@ TEST_F(Devices, StopAndContinueWithTheirProgram) {
     const ProgramResult result =
         run_program(with({"env", "OUTPUT=" + folder("devices"), "bash", "-c", script, "job"},
                          command("cpu,cpu", {"-x", "1000000"})));
-    EXPECT_NE(result.out.find("all have stopped"), std::string::npos) << result.out << result.err;
-    EXPECT_NE(result.out.find("stopped by SIGTERM"), std::string::npos) << result.out << result.err;
+    EXPECT_TRUE(contains(result.out, "all have stopped")) << result.err;
+    EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
 }

@@ -134,7 +134,7 @@ TEST(UntrustedFolder, AMarkerNamesAnEarlierRunAndNothingElse) {
         std::ofstream(run + "/moving_earlier_run") << name;
         const ProgramResult result = train(data, run);
         EXPECT_EQ(result.status, 1) << name;
-        EXPECT_NE(result.err.find("names no folder of an earlier run"), std::string::npos) << result.err;
+        EXPECT_TRUE(contains(result.err, "names no folder of an earlier run"));
         EXPECT_EQ(count_lines(result.err), 1) << result.err;
         EXPECT_EQ(result.out.find('\x1b'), std::string::npos);
         EXPECT_EQ(result.err.find('\x1b'), std::string::npos);

@@ -53,10 +53,8 @@ static std::string refusal(std::vector<uint32_t> instruction) {
 }
 
 TEST(WithoutInt64, AnUnknownInstructionIsNamed) {
-    EXPECT_NE(refusal({126, 1, 3, 2}).find("instruction 126 on 64-bit integers"), std::string::npos);
+    EXPECT_TRUE(contains(refusal({126, 1, 3, 2}), "instruction 126 on 64-bit integers"));
     for (uint32_t op : {112u, 114u, 124u, 177u})  // OpConvertUToF, OpSConvert, OpBitcast, OpSLessThan
-        EXPECT_NE(refusal({op, 5, 3, 2, 2}).find(format_string("instruction %u on 64-bit", op)),
-                  std::string::npos)
-            << op;
+        EXPECT_TRUE(contains(refusal({op, 5, 3, 2, 2}), format_string("instruction %u on 64-bit", op))) << op;
     EXPECT_EQ(refusal({62, 5, 3, 2}), "");  // OpStore of 3, with an alignment that is no operand
 }

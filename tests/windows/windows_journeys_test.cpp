@@ -76,17 +76,17 @@ TEST(Windows, BackslashesSeparateNames) {
     for (const char* name : {"..\\escaped", "../escaped", "C:escaped", "a\\b"}) {
         result = prepare({"--out", data / "pd/n", "--name", name, data / "text"});
         EXPECT_EQ(result.status, 1) << name;
-        EXPECT_NE(result.err.find("must not lead to another folder"), std::string::npos) << result.err;
+        EXPECT_TRUE(contains(result.err, "must not lead to another folder"));
     }
     write_whole_file(data / "m.safetensors.index.json",
                      {R"({"weight_map": {"wte.weight": "..\\secret.safetensors"}})"});
     result =
         run_program({program, "-e", data / "m.safetensors.index.json", "--export", "gguf", data / "x.gguf"});
     EXPECT_EQ(result.status, 1);
-    EXPECT_EQ(result.err.find("cannot open"), std::string::npos) << result.err;
+    EXPECT_FALSE(contains(result.err, "cannot open"));
     result = run_program({program, "-e", "runs\\nothere", "--export", "gguf", data / "x.gguf"});
     EXPECT_EQ(result.status, 1);
-    EXPECT_EQ(result.err.find("accepted are"), std::string::npos) << result.err;
+    EXPECT_FALSE(contains(result.err, "accepted are"));
     // no / after this prefix, but the program adds names with one
     result = run_program(with({program, "-i", data.train, "-e", tiny, "-o",
                                "\\\\?\\" + back(fs::absolute(data / "long").string()) + "/r"},
@@ -99,7 +99,7 @@ TEST(Windows, NulSwallows) {
         run_program({program, "-e", of_bytes, "--tokenizer", "bytes", "--export", "gguf", "NUL"});
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_LT(result.out.size(), 4000u);
-    EXPECT_EQ(result.out.find("GGUF"), std::string::npos);
+    EXPECT_FALSE(contains(result.out, "GGUF"));
 }
 
 // CON prints on a real console, under each of its names, and reads what is typed there.
@@ -115,9 +115,9 @@ TEST(Windows, TheConsoleIsAFile) {
     const Words corpus = {BINARY_DIR "/make_corpus", "--stories", "1", "--out"};
     EXPECT_EQ(run_program(with(corpus, {folder / "text"})).status, 0);
     const std::string text = first_bytes(folder / "text", 60);
-    EXPECT_EQ(on_screen(with(corpus, {folder / "text"})).find(text), std::string::npos);
+    EXPECT_FALSE(contains(on_screen(with(corpus, {folder / "text"})), text));
     for (const char* name : {"CON", "CONOUT$", ".\\con.txt"})
-        EXPECT_NE(on_screen(with(corpus, {name})).find(text), std::string::npos) << name;
+        EXPECT_TRUE(contains(on_screen(with(corpus, {name})), text)) << name;
     for (const char* name : {"con", "CONIN$", "-"}) {
         on_screen({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", name});
         EXPECT_EQ(fs::file_size(folder / "x_train.bin"), 1024 + 2 * (sizeof "typed\r\n" - 1 + 1)) << name;
@@ -139,12 +139,12 @@ TEST(Windows, DevicesAreNoFilesOfOutputs) {
             const bool is_shards = command[0] != program;
             EXPECT_EQ(result.status == 0, is_shards ? fs::is_regular_file(json) : fs::is_directory(out));
             EXPECT_EQ(count_lines(result.err), result.status == 0 ? 0 : 1) << result.err;
-            EXPECT_EQ(result.err.find("Input/output error"), std::string::npos) << result.err;
+            EXPECT_FALSE(contains(result.err, "Input/output error"));
         }
     }
     const ProgramResult stream = prepare({"--out", data / "pd", "--name", "ab:c", data / "text"});
     EXPECT_EQ(stream.status, 1);
-    EXPECT_NE(stream.err.find("Invalid argument"), std::string::npos) << stream.err;
+    EXPECT_TRUE(contains(stream.err, "Invalid argument"));
 }
 
 TEST(Windows, PathsMayHaveAnyCharacter) {
@@ -182,7 +182,7 @@ TEST(Windows, PrintedCommandsAreOfThisSystem) {
         run_program(with({renamed, "--text", back(data / "*.txt"), "-o", back(run)}, short_run));
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(result.out.find('\''), std::string::npos) << result.out;
-    EXPECT_NE(result.out.find("vulkan-gpt2-generate -e \""), std::string::npos) << result.out;
+    EXPECT_TRUE(contains(result.out, "vulkan-gpt2-generate -e \""));
 }
 
 TEST(Windows, WildcardsStandForNoHiddenFiles) {
@@ -223,7 +223,7 @@ TEST(Windows, ControlDAndControlZEndWhatIsTyped) {
                                                      "bytes", "--device", "cpu", "-n", "3", "-i"},
                                                     "one\r\n" + std::string(key) + "\r\ntwo\r\n");
         EXPECT_EQ(result.status, 0) << result.err;
-        EXPECT_NE(result.err.find("Control-Z and Enter"), std::string::npos) << result.err;
+        EXPECT_TRUE(contains(result.err, "Control-Z and Enter"));
         EXPECT_EQ(count_lines(result.out), 1) << result.out;
     }
 }
@@ -233,8 +233,8 @@ TEST(Windows, HintsNameNoProgramsOfOtherSystems) {
     write_whole_file(folder / "utf32", {std::string_view("\xff\xfe\0\0a\0\0\0", 8)});
     const ProgramResult result = prepare({"--out", folder.path, "--name", "x", folder / "utf32"});
     EXPECT_EQ(result.status, 1);
-    EXPECT_EQ(result.err.find("iconv"), std::string::npos) << result.err;
-    EXPECT_NE(result.err.find("UTF-32"), std::string::npos) << result.err;
+    EXPECT_FALSE(contains(result.err, "iconv"));
+    EXPECT_TRUE(contains(result.err, "UTF-32"));
 }
 
 // The zip holds the programs, these files and the documents.
@@ -244,10 +244,10 @@ TEST(Windows, TheReadmeOfTheZipKnowsEveryProgramAndLibrary) {
                       package = read_whole_file(folder + "package.cmake");
     for (const char* words : {"-train --text", "-generate -e", "-eval -e", "-prepare-data", "--export hf",
                               "-y 1", "-e gpt2 --text", "not signed", "1903", "https://", "docs\\README.md"})
-        EXPECT_NE(readme.find(words), std::string::npos) << words;
+        EXPECT_TRUE(contains(readme, words));
     for (const char* library : {"PCRE2", "zstd", "zlib", "xxHash", "JSON for Modern C++", "toml++",
                                 "mingw-w64", "winpthreads", "libstdc++", "Vulkan-Headers"})
-        EXPECT_NE(notices.find(library), std::string::npos) << library;
+        EXPECT_TRUE(contains(notices, library));
     for (const char* file : {"windows/README.txt", "windows/NOTICES.txt", "README.md", "DIRECTORY docs"})
-        EXPECT_NE(package.find(file), std::string::npos) << file;
+        EXPECT_TRUE(contains(package, file));
 }
