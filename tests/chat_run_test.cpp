@@ -124,11 +124,9 @@ TEST_F(ChatRun, ExportsHaveTheTemplate) {
     EXPECT_EQ(
         run_program({bin("generate"), "-e", hf, "--device", "cpu", "--question", "Say 1.", "-n", "2"}).status,
         0);
-    const ProgramResult unknown =
-        run_program({bin("generate"), "-e", "custom:layers=1,heads=2,channels=32,vocab=257", "--device",
-                     "cpu", "--question", "q"});
-    EXPECT_EQ(unknown.status, 1);
-    EXPECT_TRUE(contains(unknown.err, "has learnt no questions and answers"));
+    expect_refusal(run_program({bin("generate"), "-e", "custom:layers=1,heads=2,channels=32,vocab=257",
+                                "--device", "cpu", "--question", "q"}),
+                   "has learnt no questions and answers");
 }
 
 // The folder of a model with another template, which finetuning keeps if it is understood.
@@ -223,11 +221,9 @@ TEST_F(ChatRun, InAMixtureWithPlainText) {
     for (int i = 0; i < 1500; i++) text += "Number " + std::to_string(i) + " is next.\n\n";
     write_whole_file(plain, {text});
     for (const std::string tokenizer : {"bytes", "bpe:300"}) {
-        const ProgramResult trained =
-            run_program({bin("train_gpt2"), "--text", plain + ":0.5", "--text", chat + ":0.5", "-o",
-                         folder / tokenizer, "-x", "1", "-e", "custom:layers=1,heads=2,channels=32",
-                         "--device", "cpu", "--tokenizer", tokenizer});
-        ASSERT_EQ(trained.status, 0) << trained.err;
+        expect_ok(run_program({bin("train_gpt2"), "--text", plain + ":0.5", "--text", chat + ":0.5", "-o",
+                               folder / tokenizer, "-x", "1", "-e", "custom:layers=1,heads=2,channels=32",
+                               "--device", "cpu", "--tokenizer", tokenizer}));
         const auto tokens = read_shard(folder / (tokenizer + "/tokens/text1_train.bin"));
         const int end = tokenizer == "bytes" ? 256 : 0;
         EXPECT_GT(std::count(tokens.begin(), tokens.end(), end), 1000) << tokenizer;
@@ -382,9 +378,7 @@ TEST_F(ChatRun, ChangedDataIsNoted) {
     EXPECT_TRUE(contains(resumed.out, "chat.jsonl cannot be read any more: cannot open"));
     const auto resume = [&] { return run_program({bin("train_gpt2"), "-o", run, "-y", "1", "-x", "4"}); };
     remove_file(run + "/tokens/text_train.bin");
-    const ProgramResult gone = resume();
-    EXPECT_EQ(gone.status, 1);
-    EXPECT_TRUE(contains(gone.err, "no token shard matches '" + run + "/tokens/text_train*.bin'"));
+    expect_refusal(resume(), "no token shard matches '" + run + "/tokens/text_train*.bin'");
     write_whole_file(run + "/tokens/text.made_of", {"damaged\n"});
     EXPECT_TRUE(contains(resume().out, "text.made_of is damaged: whether the text has changed is unknown"));
 }
@@ -463,9 +457,7 @@ TEST_F(ChatShards, AMaskThatIsMissingIsNamed) {
     for (const std::string part : {"q_train", "q_val"}) {
         const std::string mask = folder / (part + ".mask"), bytes = read_whole_file(mask);
         remove_file(mask);
-        const ProgramResult result = train_on_shards("96");
-        EXPECT_EQ(result.status, 1);
-        EXPECT_TRUE(contains(result.err, part + ".mask is missing"));
+        expect_refusal(train_on_shards("96"), part + ".mask is missing");
         write_whole_file(mask, {bytes});
     }
     EXPECT_EQ(train_on_shards("96").status, 0);
@@ -487,10 +479,9 @@ TEST_F(ChatShards, OptionsOfOtherTextsAreRefused) {
     EXPECT_FALSE(file_exists(folder / "other_train.bin"));
     EXPECT_EQ(error({"-t", "64", chat}), "");
     for (const Words& texts : {Words{plain, chat}, Words{chat, plain}}) {
-        const ProgramResult mixed = run_program(
-            {bin("train_gpt2"), "--text", texts[0], "--text", texts[1], "-o", run, "--device", "cpu"});
-        EXPECT_EQ(mixed.status, 1);
-        EXPECT_TRUE(contains(mixed.err, "train_gpt2 mixes them by weights, as in " + texts[1] + ":0.5"));
+        expect_refusal(run_program({bin("train_gpt2"), "--text", texts[0], "--text", texts[1], "-o", run,
+                                    "--device", "cpu"}),
+                       "train_gpt2 mixes them by weights, as in " + texts[1] + ":0.5");
     }
     // a mixture may have them
     const ProgramResult both = train("2", {"--text", plain + ":0.5", "--loss-on-questions"});

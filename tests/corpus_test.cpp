@@ -164,9 +164,8 @@ static uint64_t tokens_in(const std::string& path) { return open_token_shard(pat
 // Makes a corpus and compares its numbers with the text and with the shards that prepare_data makes of it.
 static void check_numbers(const std::string& tokenizer) {
     TemporaryFolder folder;
-    ProgramResult made = run_program({make_corpus, "--out", folder / "c.txt", "--bytes", "100000", "--seed",
-                                      "5", "--tokenizer", tokenizer, "--val-tokens", "5000"});
-    ASSERT_EQ(made.status, 0) << made.err;
+    expect_ok(run_program({make_corpus, "--out", folder / "c.txt", "--bytes", "100000", "--seed", "5",
+                           "--tokenizer", tokenizer, "--val-tokens", "5000"}));
     nlohmann::json json = nlohmann::json::parse(read_whole_file(folder / "c.json"));
     std::string text = read_whole_file(folder / "c.txt");
     uint64_t stories = 0, bytes = 0;
@@ -188,10 +187,9 @@ static void check_numbers(const std::string& tokenizer) {
     EXPECT_EQ(json["bytes"], text.size());
     EXPECT_NEAR(json["nats"].get<double>(), nats, 1e-6);
 
-    ProgramResult prepared = run_program({prepare_data, "--tokenizer", tokenizer, "--split-documents",
-                                          "blank-line", "--val-tokens", json["val_tokens"].dump(), "--out",
-                                          folder.path, "--name", "c", folder / "c.txt"});
-    ASSERT_EQ(prepared.status, 0) << prepared.err;
+    expect_ok(run_program({prepare_data, "--tokenizer", tokenizer, "--split-documents", "blank-line",
+                           "--val-tokens", json["val_tokens"].dump(), "--out", folder.path, "--name", "c",
+                           folder / "c.txt"}));
     uint64_t val = tokens_in(folder / "c_val.bin"), all = val + tokens_in(folder / "c_train.bin");
     EXPECT_GE(val, 5000u);
     EXPECT_LT(val, 5700u);
@@ -232,8 +230,7 @@ TEST(corpus, program_checks_large_files) {
     EXPECT_TRUE(contains(result.out, "500 of 500 stories"));
     std::filesystem::resize_file(folder / "c.txt", uint64_t(2) << 30);  // with zeros
     result = run_program({make_corpus, "--check", folder / "c.txt"});
-    EXPECT_EQ(result.status, 1);
-    EXPECT_TRUE(contains(result.err, "no blank line"));
+    expect_refusal(result, "no blank line");
 }
 
 TEST(corpus, program_prints_its_version) {

@@ -168,9 +168,8 @@ TEST_F(Distributed, ThePlanCountsAllProcesses) {
 }
 
 TEST_F(Distributed, RefusesTooManyTokens) {
-    const ProgramResult result = start(4, {"-b", "1073741824", "-t", "1", "-d", "4096"}, "large");
-    EXPECT_EQ(result.status, 1) << result.out;
-    EXPECT_TRUE(contains(result.err, "-b 4294967296 times -t 1 is more than 2^30 tokens"));
+    expect_refusal(start(4, {"-b", "1073741824", "-t", "1", "-d", "4096"}, "large"),
+                   "-b 4294967296 times -t 1 is more than 2^30 tokens");
 }
 
 TEST_F(Distributed, DryRunTimesTheStepsOfEachProcess) {
@@ -342,8 +341,7 @@ TEST_F(Distributed, RefusesProcessesThatSeeOtherCheckpoints) {
             "-i", seen + "train.bin", "-j", "", "-x", "3", "-v", "0", "-n", "2", "-o", seen + "run"};
         return start_each({{{}, {"-wdir", first}}, {{}, {"-wdir", other}}}, with(run, options), "");
     };
-    const ProgramResult whole = job({}, first);
-    ASSERT_EQ(whole.status, 0) << whole.err;
+    expect_ok(job({}, first));
     std::filesystem::copy(first, second, std::filesystem::copy_options::recursive);
     const std::string state = second + "/run/run_00000003.json";
     write_whole_file(state, {read_whole_file(state), "\n"});

@@ -145,9 +145,8 @@ TEST(Divergence, ASafetensorsFileThatIsNotFiniteIsRefused) {
 TEST(Divergence, StatesThatAreNotFiniteAreRefused) {
     Data data;
     const std::string run = data / "run";
-    const ProgramResult made = data.run(
-        {"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "--precision", "bf16", "-o", run});
-    ASSERT_EQ(made.status, 0) << made.err;
+    expect_ok(data.run(
+        {"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "--precision", "bf16", "-o", run}));
     const ModelConfig config = read_model_header(model_path(run, 2));
     const OptimizerState state = read_optimizer_state(optimizer_path(run, 2), config);
     const std::string json = check_checkpoint(run, 2);
@@ -219,8 +218,7 @@ TEST(Divergence, PruningKeepsTheLastHealthyCheckpoint) {
     const std::string run = data / "run";
     const std::vector<std::string> options = {"-s", "0",  "-v", "0",  "-n", "4",        "-nk",
                                               "2",  "-c", "1",  "-o", run,  "--device", "cpu"};
-    const ProgramResult healthy = data.run(with(options, {"-x", "40", "-l", "0.001"}));
-    ASSERT_EQ(healthy.status, 0) << healthy.err;
+    expect_ok(data.run(with(options, {"-x", "40", "-l", "0.001"})));
     EXPECT_EQ(list_checkpoints(run), (std::vector<int>{40, 36}));  // nothing more is kept while all is well
     const ProgramResult diverged =
         data.run(with(options, {"-x", "400", "-l", "1000", "-k", "constant", "-y", "1"}));

@@ -275,8 +275,7 @@ TEST_F(download, the_starter_pack_has_all_kinds_of_files) {
         {"tiny_shakespeare_train.bin", shard(3)},         {"hellaswag_val.bin", shard(4, 20240522)},
         {"gpt2_124M_bf16.bin", shard(5, 20240326)},       {"gpt2_124M.bin", shard(6, 20240326)},
         {"gpt2_124M_debug_state.bin", shard(7, 20240327)}};
-    ProgramResult result = run({"starter", folder.path});
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(run({"starter", folder.path}));
     for (const auto& [name, bytes] : server.files)
         EXPECT_TRUE(read_whole_file(folder / name) == bytes) << name;
 }
@@ -287,8 +286,7 @@ TEST_F(download, hugging_faces_gpt2) {
                     {"vocab.json", "{\"a\": 0}"},
                     {"merges.txt", "#version: 0.2\na b\n"},
                     {"model.safetensors", length + "{\"a\": {}} data"}};
-    const ProgramResult result = run({"gpt2", "gpt2-medium", folder.path});
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(run({"gpt2", "gpt2-medium", folder.path}));
     for (const auto& [name, bytes] : server.files)
         EXPECT_TRUE(read_whole_file(folder / name) == bytes) << name;
     server.files["model.safetensors"] = "<html>not found</html>           ";

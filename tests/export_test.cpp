@@ -46,16 +46,13 @@ struct Export : ::testing::Test {
     }
     static void TearDownTestSuite() { shared.reset(); }
     static void train(const std::string& name, const std::string& tokenizer) {
-        const ProgramResult made =
-            run_program({BINARY_DIR "/prepare_data", "--out", *shared / "data", "--name", name, "--tokenizer",
-                         tokenizer, "--val-tokens", "600", *shared / "my.txt"});
-        ASSERT_EQ(made.status, 0) << made.err;
+        expect_ok(run_program({BINARY_DIR "/prepare_data", "--out", *shared / "data", "--name", name,
+                               "--tokenizer", tokenizer, "--val-tokens", "600", *shared / "my.txt"}));
         const std::string data = *shared / ("data/" + name);
-        const ProgramResult run = run_program(with(
+        expect_ok(run_program(with(
             {program, "-i", data + "_train.bin", "-j", data + "_val.bin", "-o", run_of(name)},
             words_of("--device cpu -e custom:layers=2,heads=2,channels=32,max_seq_len=64 -b 4 -t 64 -x 120 "
-                     "-l 0.005 -s 0 -n 120")));
-        ASSERT_EQ(run.status, 0) << run.err;
+                     "-l 0.005 -s 0 -n 120"))));
     }
     static std::string run_of(const std::string& name) { return *shared / ("run_" + name); }
     static ProgramResult export_to(const std::string& format, const std::string& path,
@@ -85,9 +82,7 @@ struct Export : ::testing::Test {
         for (const char* name : {"bytes", "bpe"})
             for (const char* precision : {"fp32", "bf16", "fp16", "q8_0"}) {
                 const std::string path = folder / format_string("%s_%s.gguf", name, precision);
-                const ProgramResult made =
-                    export_to("gguf", path, {"-e", run_of(name), "--precision", precision});
-                ASSERT_EQ(made.status, 0) << made.err;
+                expect_ok(export_to("gguf", path, {"-e", run_of(name), "--precision", precision}));
                 check(path, name);
             }
     }
@@ -321,8 +316,7 @@ TEST(ExportRoles, AreKeptByARunAndItsExport) {
     for (const char* key : {"tokenizer.chat_template", "tokenizer.ggml.padding_token_id"})
         EXPECT_TRUE(contains(read_whole_file(gguf), key));
     std::filesystem::create_directories(back + "/additional_chat_templates");
-    const ProgramResult several = run_program({BINARY_DIR "/prepare_data", folder / "text", "--tokenizer",
-                                               back, "--out", folder.path, "--name", "x"});
-    EXPECT_EQ(several.status, 1);
-    EXPECT_TRUE(contains(several.err, "additional_chat_templates: "));
+    expect_refusal(run_program({BINARY_DIR "/prepare_data", folder / "text", "--tokenizer", back, "--out",
+                                folder.path, "--name", "x"}),
+                   "additional_chat_templates: ");
 }

@@ -48,9 +48,7 @@ struct Journeys : Data {
                 format_string(R"({"prompt": "what is %d?", "completion": "one less than %d"})", i, i + 1) +
                 "\n";
         write_whole_file(answers, {lines});
-        const ProgramResult result =
-            run({"-o", run_folder, "-x", "4", "-n", "2", "-s", "0", "-v", "2", "--device", "cpu"});
-        EXPECT_EQ(result.status, 0) << result.err;
+        expect_ok(run({"-o", run_folder, "-x", "4", "-n", "2", "-s", "0", "-v", "2", "--device", "cpu"}));
     }
 };
 
@@ -185,8 +183,8 @@ TEST(FaultKinds, AFolderThatCannotBeListedIsNotEmpty) {
     for (const auto& [folder, command] : cases)
         for (const char* fault : {"getdents:1:EIO", "getdents:4+:EIO"}) {
             if (folder != data.shards && fault[9] != '1') continue;
-            const ProgramResult result = run_faulty(folder, {std::string("FILE_FAULT=") + fault}, command);
-            expect_refusal(result, "Input/output error");
+            expect_refusal(run_faulty(folder, {std::string("FILE_FAULT=") + fault}, command),
+                           "Input/output error");
         }
 }
 
@@ -211,10 +209,9 @@ TEST(FaultKinds, ErrorsThatArriveAtCloseCount) {
         }
         // a file that is written under another name: it does not get its own
         const std::string corpus = data / "corpus.txt";
-        const ProgramResult result =
-            run_faulty(corpus, {setting}, {BINARY_DIR "/make_corpus", "--stories", "3", "--out", corpus});
-        EXPECT_EQ(result.status, 1) << result.out;
-        EXPECT_TRUE(contains(result.err, "corpus.txt: " + reason));
+        expect_refusal(
+            run_faulty(corpus, {setting}, {BINARY_DIR "/make_corpus", "--stories", "3", "--out", corpus}),
+            "corpus.txt: " + reason);
         EXPECT_FALSE(fs::exists(corpus) || fs::exists(temporary_of(corpus)));
     }
 }
@@ -239,11 +236,10 @@ TEST(FaultKinds, ALogThatLosesLinesAtCloseSaysSo) {
 TEST(FaultKinds, ATextWhoseSeekFailsIsNotReadFromTheMiddle) {
     TemporaryFolder folder;
     write_text(folder / "short.txt", 2);
-    const ProgramResult result =
+    expect_refusal(
         run_faulty(folder / "short.txt", {"FILE_FAULT=lseek:1+:EIO"},
-                   {BINARY_DIR "/prepare_data", folder / "short.txt", "--out", folder.path, "--name", "x"});
-    EXPECT_EQ(result.status, 1) << result.out;
-    EXPECT_TRUE(contains(result.err, "short.txt: Input/output error"));
+                   {BINARY_DIR "/prepare_data", folder / "short.txt", "--out", folder.path, "--name", "x"}),
+        "short.txt: Input/output error");
 }
 
 // As in a container whose image holds the run's folder: files can be renamed there, folders cannot.
@@ -255,8 +251,7 @@ TEST(FaultKinds, AnEarlierRunMovesWhereFoldersCannotBeRenamed) {
     ASSERT_EQ(run_program(command).status, 0);
     const std::string events = names_in(folder + "/tensorboard").at(0);
     const std::string before = read_whole_file(folder + "/tensorboard/" + events);
-    const ProgramResult result = run_faulty(folder, {setting}, command);
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(run_faulty(folder, {setting}, command));
     EXPECT_EQ(read_whole_file(folder + "/earlier_1/tensorboard/" + events), before);
     EXPECT_TRUE(fs::exists(model_path(folder + "/earlier_1", 2)));
     EXPECT_EQ(names_in(folder + "/tensorboard").size(), 1u);
@@ -308,11 +303,9 @@ TEST(FaultKinds, ARunKnowsItsFilesUnderAnySpelling) {
     const std::string model = read_whole_file(folder + "/Model_00000002.bin");
     for (const char* name : {"/Main.log", "/Metrics.csv", "/OPTIONS.toml"})
         write_whole_file(folder + name, {"mine"});
-    const ProgramResult result =
-        run_faulty(data.path, no_case,
-                   with({program, "-i", data.train, "-e", folder + "/Model_00000002.bin", "-o", folder},
-                        words_of("-x 2 -b 3 -t 17 -s 0 -v 0 --device cpu")));
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(run_faulty(data.path, no_case,
+                         with({program, "-i", data.train, "-e", folder + "/Model_00000002.bin", "-o", folder},
+                              words_of("-x 2 -b 3 -t 17 -s 0 -v 0 --device cpu"))));
     EXPECT_EQ(read_whole_file(folder + "/earlier_1/main.log"), "mine");
     EXPECT_EQ(read_whole_file(folder + "/earlier_1/options.toml"), "mine");
     EXPECT_TRUE(read_whole_file(model_path(folder + "/earlier_1", 2)) == model);
@@ -334,10 +327,7 @@ TEST(FaultKinds, AFileSystemMayListAndReadInItsOwnWay) {
         const std::string work = data / "case", run = work + "/run", hf = work + "/hf";
         fs::create_directories(work + "/texts");
         write_text(work + "/texts/A.txt", 100);
-        const auto attempt = [&](const Words& command) {
-            const ProgramResult result = run_faulty(work, system, command);
-            EXPECT_EQ(result.status, 0) << result.err;
-        };
+        const auto attempt = [&](const Words& command) { expect_ok(run_faulty(work, system, command)); };
         const Words train = with({program, "-i", work + "/Q_train.bin", "-o", run, "--tensorboard"},
                                  words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=257 "
                                           "-x 4 -n 2 -b 3 -t 16 -s 0 -v 0 --device cpu"));
@@ -453,8 +443,7 @@ TEST(FaultKinds, HelperFilesHaveNamesOfTheirOwn) {
                 fs::create_directories(are_folders ? other : fs::path(other).parent_path().string());
                 if (!are_folders) write_whole_file(other, {"mine"});
             }
-            const ProgramResult result = run_program(command);
-            EXPECT_EQ(result.status, 0) << result.err;
+            expect_ok(run_program(command));
             for (const std::string& other : others)
                 EXPECT_TRUE(are_folders ? fs::is_directory(other) : read_whole_file(other) == "mine")
                     << other;

@@ -38,8 +38,7 @@ struct Faults : Data {
     std::vector<std::string> calls_of(const std::string& folder, const std::vector<std::string>& options) {
         const std::string log = *this / "calls";
         std::filesystem::remove(log);
-        const ProgramResult result = run_with(folder, {"FILE_FAULT_LOG=" + log}, options);
-        EXPECT_EQ(result.status, 0) << result.err;
+        expect_ok(run_with(folder, {"FILE_FAULT_LOG=" + log}, options));
         std::vector<std::string> calls;
         std::istringstream text(read_whole_file(log));
         for (std::string line; std::getline(text, line);) calls.push_back(line);
@@ -180,8 +179,7 @@ TEST(FileFault, KilledAtAnySystemCall) {
             SCOPED_TRACE(format_string("%s, call %ld of %ld", resumes ? "resumed" : "begun", n, count));
             prepare();
             EXPECT_TRUE(WIFSIGNALED(run_traced(command, n).second));
-            const ProgramResult rest = run_program(command);
-            ASSERT_EQ(rest.status, 0) << rest.out << rest.err;
+            expect_ok(run_program(command));
             for (auto path : {model_path, optimizer_path, run_path})
                 EXPECT_TRUE(read_whole_file(path(whole, last)) == read_whole_file(path(b, last)))
                     << path(b, last);
@@ -298,9 +296,7 @@ TEST(FileFault, AResumedRunPrunesFirst) {
         with(four, {"-i", data.train, "-j", data.val, "-e", tiny, "-b", "3", "-t", "17", "--no-keep-best"});
     ASSERT_EQ(data.run_with(a, {"FILE_FAULT=rename:14:kill"}, begin).status, 128 + SIGKILL);
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{4, 2}));
-    const ProgramResult result = data.run_with(a, {"FILE_FAULT_FREE=100000"}, eight_resumed);
-    EXPECT_EQ(result.status, 1);
-    EXPECT_TRUE(contains(result.err, "free some space"));
+    expect_refusal(data.run_with(a, {"FILE_FAULT_FREE=100000"}, eight_resumed), "free some space");
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{4}));
     EXPECT_FALSE(std::filesystem::exists(model_path(a, 2)));
 }
@@ -324,8 +320,7 @@ TEST(FileFault, AnEarlierRunIsNeverSplit) {
         copy_folder(base, b);
         EXPECT_EQ(data.run_with(b, {format_string("FILE_FAULT=any:%ld:kill", n)}, again).status,
                   128 + SIGKILL);
-        const ProgramResult rest = data.run_with(b, {}, again);
-        ASSERT_EQ(rest.status, 0) << rest.err;
+        expect_ok(data.run_with(b, {}, again));
         std::string where;  // the new run's own files may have been moved to another folder
         for (const std::string earlier : {"/earlier_1", "/earlier_2"})
             if (std::filesystem::exists(model_path(b + earlier, 4))) where = b + earlier;

@@ -185,9 +185,8 @@ TEST(HuggingFaceTokenizer, RandomOnesEqualTransformers) {
     TemporaryFolder folder;
     const char* count = getenv("LLMC_TEST_TOKENIZERS");
     const int tokenizers = count ? atoi(count) : 60;
-    const ProgramResult made = run_program(
-        {python, SOURCE_DIR "/tests/random_tokenizers.py", folder.path, std::to_string(tokenizers), "1"});
-    ASSERT_EQ(made.status, 0) << made.err;
+    expect_ok(run_program(
+        {python, SOURCE_DIR "/tests/random_tokenizers.py", folder.path, std::to_string(tokenizers), "1"}));
     for (int i = 0; i < tokenizers; i++) {
         SCOPED_TRACE(i);
         EXPECT_NO_THROW(compare(folder / std::to_string(i)));

@@ -215,8 +215,8 @@ TEST_F(Jobs, TheSecondIsRefusedAndAKilledOneIsResumedAtOnce) {
     {
         LongJob first(*this);
         ASSERT_TRUE(file_exists(lease));
-        const ProgramResult second = run_program(command({"-x", "40"}));
-        expect_refusal(second, "is using this folder; wait for it, or choose another folder");
+        expect_refusal(run_program(command({"-x", "40"})),
+                       "is using this folder; wait for it, or choose another folder");
         for (const std::string reader : {"generate", "eval"}) {
             const ProgramResult result =
                 run_program({BINARY_DIR "/" + reader, "-e", output, "--device", "cpu"});
@@ -268,8 +268,7 @@ TEST_F(Jobs, OneThatLostItsLeaseReplacesNoTokens) {
     };
     std::string text;
     for (int i = 0; i < 3000; i++) text += "line " + std::to_string(i * i) + "\n";
-    const ProgramResult before = prepare(text);
-    ASSERT_EQ(before.status, 0) << before.err;
+    expect_ok(prepare(text));
     const std::string tokens = output + "/tokens/text_train.bin", tokens_before = read_whole_file(tokens);
     std::string more;
     for (int i = 0; i < 100; i++) more += text + std::to_string(i);
@@ -280,8 +279,7 @@ TEST_F(Jobs, OneThatLostItsLeaseReplacesNoTokens) {
     });
     const ProgramResult result = prepare(more);
     other.join();
-    EXPECT_EQ(result.status, 1) << result.out;
-    EXPECT_TRUE(contains(result.err, "another job has taken this folder over"));
+    expect_refusal(result, "another job has taken this folder over");
     EXPECT_TRUE(read_whole_file(tokens) == tokens_before);
     EXPECT_TRUE(file_exists(done_path(output, 1)));
 }

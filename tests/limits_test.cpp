@@ -110,8 +110,7 @@ TEST(Limits, OfTheProcessAreInThePlan) {
     for (const char* limit : {"-v", "-d"}) {
         const std::string plan = std::string("ulimit ") + limit + " 1500000; OMP_NUM_THREADS=2 " + trainer +
                                  " --dry-run --device cpu -e d12 -b 4 -t 1024";
-        const ProgramResult result = run_program({"bash", "-c", plan});
-        expect_refusal(result, "out of memory: -b 4 -r 1 needs ");
+        expect_refusal(run_program({"bash", "-c", plan}), "out of memory: -b 4 -r 1 needs ");
     }
 }
 

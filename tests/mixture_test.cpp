@@ -65,8 +65,7 @@ TEST(WeightedPath, WhereNoneIsTaken) {
          {Words{train, "-j", a}, Words{train, "-i", folder / "a", "--val-data=" + a},
           Words{train, "--plot", a}, Words{eval, "-e", "d1", "-i", a}, Words{eval, "-e", "d1", "--text", a},
           Words{prepare, a}, Words{prepare, "--files-from", a}}) {
-        const ProgramResult result = run_program(command);
-        expect_refusal(result, says);
+        expect_refusal(run_program(command), says);
     }
 }
 
@@ -210,8 +209,7 @@ struct MixedRun : Distributed {
                  with(mixed, options)));
     }
     void expect_refused(const Words& options, const std::string& says) const {
-        const ProgramResult result = run(options);
-        expect_refusal(result, says);
+        expect_refusal(run(options), says);
     }
 };
 
@@ -252,8 +250,7 @@ TEST_F(MixedRun, AResumedRunIsBitIdentical) {
     const Words options = {"--dropout", "0.1", "-n", "5"}, resume = {"-y", "1", "-x", "8"};
     ASSERT_EQ(run(with(options, {"-o", folder("whole")})).status, 0);
     ASSERT_EQ(run(with(options, {"-o", folder("run"), "-x", "5"})).status, 0);
-    const ProgramResult resumed = run(with(options, with(resume, {"-o", folder("run")})));
-    ASSERT_EQ(resumed.status, 0) << resumed.err;
+    expect_ok(run(with(options, with(resume, {"-o", folder("run")}))));
     EXPECT_EQ(model_after("run", 8), model_after("whole", 8));
     // in other micro-batches, of which each step has the same sequences
     ASSERT_EQ(run({"-o", folder("plain")}).status, 0);
@@ -276,8 +273,7 @@ TEST_F(MixedRun, AResumedRunRefusesAnotherMixture) {
     refused({"-i", other + ":3", "-i", data.train + ":1"}, "-i: the sources have other shards");
     refused({"-t", "16", "-d", "128"},
             "-t 16: the run in " + folder("run") + " mixes sequences of 17 tokens");
-    const ProgramResult resumed = run_program({program, "-o", folder("run"), "-y", "1", "-x", "3"});
-    EXPECT_EQ(resumed.status, 0) << resumed.err;
+    expect_ok(run_program({program, "-o", folder("run"), "-y", "1", "-x", "3"}));
     // a number of sequences that would be drawn for centuries, in a file whose checksum is right
     const std::string path = run_path(folder("run"), 3);
     nlohmann::json file = read_json_object(path);
@@ -343,9 +339,8 @@ TEST_F(MixedRun, TextsAreMixed) {
     std::filesystem::remove(data / "novels.txt");  // its tokens are there
     const Words resume = {"-o", "runs/novels-wiki-text", "-y", "1", "-x", "5"};
     EXPECT_EQ(train(resume).status, 0);
-    const ProgramResult refused = train(with(resume, {"--text", "novels.txt:0.7", "--text", "wiki.txt:0.3"}));
-    EXPECT_EQ(refused.status, 1);
-    EXPECT_TRUE(contains(refused.err, "--text novels.txt:0.7 --text wiki.txt:0.3: the run in"));
+    expect_refusal(train(with(resume, {"--text", "novels.txt:0.7", "--text", "wiki.txt:0.3"})),
+                   "--text novels.txt:0.7 --text wiki.txt:0.3: the run in");
     const ProgramResult half = train({"--text", "novels.txt:0.7", "--text", "wiki.txt"});
     EXPECT_TRUE(contains(half.err, "novels.txt:0.7 has a weight, and wiki.txt has none"));
 }
@@ -395,10 +390,8 @@ TEST_F(KindsRun, EachSourceTakesTheOptionsOfItsKind) {
         options.insert(options.end(), {"--text", std::string(source) + ":1"});
     options = with(options, {"--field", "text", "--field", "body", "--skip-bad-lines", "--include", "*.md",
                              "--template", "template"});
-    const ProgramResult trained = train(with(options, {"--tokenizer", "bpe:300"}));
-    ASSERT_EQ(trained.status, 0) << trained.err;
-    const ProgramResult run = train(with(options, {"--tokenizer", "bytes"}));
-    ASSERT_EQ(run.status, 0) << run.err;
+    expect_ok(train(with(options, {"--tokenizer", "bpe:300"})));
+    expect_ok(train(with(options, {"--tokenizer", "bytes"})));
     for (const int source : {1, 2, 3, 4, 5}) EXPECT_EQ(bytes_of(source).count('{'), 0u) << source;
     EXPECT_EQ(bytes_of(2).count('p'), 1u);
     EXPECT_EQ(bytes_of(3).count('p'), 0u);
@@ -409,8 +402,7 @@ TEST_F(KindsRun, EachSourceTakesTheOptionsOfItsKind) {
 TEST_F(KindsRun, WhatFitsNoSourceIsOneLine) {
     const auto refused = [&](const Words& options, const std::string& says) {
         for (const Words& dry : {Words{}, Words{"--dry-run"}}) {
-            const ProgramResult result = train(with(options, dry));
-            expect_refusal(result, says);
+            expect_refusal(train(with(options, dry)), says);
         }
     };
     const Words plain = {"--text", "plain.txt:1", "--text", "notes/a.md:1"};

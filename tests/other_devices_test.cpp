@@ -42,8 +42,7 @@ struct OtherDevices : testing::Test {
     std::vector<double> train(const std::string& where, std::vector<std::string> options,
                               const std::string& output) {
         options.insert(options.end(), {"--device", where, "-o", data / output, "-s", "0"});
-        const ProgramResult result = data.run(options);
-        EXPECT_EQ(result.status, 0) << result.out << result.err;
+        expect_ok(data.run(options));
         return data.losses(data / output);
     }
 };
@@ -223,8 +222,7 @@ TEST_F(SelfTest, ALayerWithoutARightVersionEndsTheRun) {
         std::filesystem::remove_all(environment("XDG_CACHE_HOME"));
         const ProgramResult result = run_program(with(command, {"--device", "0"}));
         const std::string layer = kernel.substr(0, kernel.size() - 1);
-        EXPECT_EQ(result.status, 1);
-        EXPECT_TRUE(contains(result.err, layer + ": no version of this kernel works on llvmpipe"));
+        expect_refusal(result, layer + ": no version of this kernel works on llvmpipe");
         EXPECT_TRUE(contains(result.out + result.err, kernel + "/fp32/block:"));
     }
 }
@@ -314,9 +312,7 @@ TEST_F(OtherDevices, SmallDevicesTrainAsTheCpu) {
     for (const auto& [words, line] : {std::pair("allocations:2", "allows at most 2.0 MiB"),
                                       {"shared:16", "it lacks 24 KiB of shared memory"}}) {
         imitate(words);
-        const ProgramResult refused = data.run({"--device", "0", "-e", large});
-        EXPECT_EQ(refused.status, 1) << refused.out;
-        EXPECT_TRUE(contains(refused.err, line));
+        expect_refusal(data.run({"--device", "0", "-e", large}), line);
     }
 }
 

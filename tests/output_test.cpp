@@ -109,8 +109,7 @@ TEST(Outputs, DevicesAndPipesAreWrittenTo) {
                 EXPECT_TRUE(is_complete(out.out)) << name << to << out.out;
             }
         const ProgramResult full = run_writer(writer, "/dev/full");
-        EXPECT_EQ(full.status, 1);
-        EXPECT_TRUE(contains(full.err, "/dev/full: No space left on device"));
+        expect_refusal(full, "/dev/full: No space left on device");
         EXPECT_FALSE(fs::exists("/dev/stdout.json") || fs::exists("/dev/null.json"));
         fs::remove(folder / "null");
     }
@@ -156,8 +155,7 @@ TEST(Outputs, FilesOfOthersAreRefused) {
         EXPECT_EQ(run_writer(writer, folder / ("theirs" + writer.suffix)).status, 1);
         EXPECT_EQ(read_whole_file(temporary), "my notes\n");
         const ProgramResult directory = run_writer(writer, folder.path);
-        EXPECT_EQ(directory.status, 1);
-        EXPECT_TRUE(contains(directory.err, "it is a directory"));
+        expect_refusal(directory, "it is a directory");
     }
 }
 
@@ -188,9 +186,7 @@ TEST(Outputs, MakeCorpusLeavesOtherJsonAlone) {
     TemporaryFolder folder;
     const Writer writer = writers(folder.path)[0];
     write_whole_file(folder / "notes.json", {"{\"mine\": 1}\n"});
-    const ProgramResult result = run_writer(writer, folder / "notes.txt");
-    EXPECT_EQ(result.status, 1);
-    EXPECT_TRUE(contains(result.err, "notes.json is there"));
+    expect_refusal(run_writer(writer, folder / "notes.txt"), "notes.json is there");
     EXPECT_EQ(read_whole_file(folder / "notes.json"), "{\"mine\": 1}\n");
     EXPECT_FALSE(fs::exists(folder / "notes.txt"));
 }
@@ -234,9 +230,8 @@ TEST(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
               0);
     for (const char* name : {"x_train.bin", "x.json"}) {
         const std::string before = read_whole_file(folder / name);
-        const ProgramResult input =
-            run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / name});
-        expect_refusal(input);
+        expect_refusal(
+            run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / name}));
         EXPECT_EQ(read_whole_file(folder / name), before);
     }
 }
@@ -287,9 +282,7 @@ TEST(Outputs, LocksReplaceNoFileOfOthers) {
     create_folders(folder / "hf");
     for (const auto& [name, command] : all) {
         write_whole_file(folder / name, {"my notes\n"});
-        const ProgramResult result = run_program(command);
-        EXPECT_EQ(result.status, 1);
-        EXPECT_TRUE(contains(result.err, name + " is there, and this program has not written it"));
+        expect_refusal(run_program(command), name + " is there, and this program has not written it");
         EXPECT_EQ(read_whole_file(folder / name), "my notes\n");
     }
 }

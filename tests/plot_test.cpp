@@ -73,8 +73,7 @@ TEST(Plot, OverTokensAndSeconds) {
     const std::string run = folder.path;
     EXPECT_EQ(read_series(run, PlotOver::tokens).training, (Series{{64, 4}, {128, 3}}));
     EXPECT_EQ(read_series(run, PlotOver::seconds).validation, (Series{{2.5, 2.5}}));
-    const ProgramResult drawn = run_program({program, "--plot", run, "--plot-over", "seconds"});
-    EXPECT_EQ(drawn.status, 0) << drawn.err;
+    expect_ok(run_program({program, "--plot", run, "--plot-over", "seconds"}));
     EXPECT_TRUE(contains(read_whole_file(folder / "loss_over_seconds.svg"), ">seconds<"));
     std::filesystem::remove(folder / "metrics.csv");
     write_whole_file(folder / "main.log", {"s:0 trl:4.0 lr:0.1 norm:1.0\n"});
@@ -273,10 +272,7 @@ TEST(Plot, ReplacesOnlyItsOwnPicture) {
     TemporaryFolder folder;
     write_run(folder / "a");
     write_whole_file(folder / "a/loss.svg", {"<svg>mine</svg>"});
-    const ProgramResult refused = run_program({program, "--plot", folder / "a"});
-    expect_refusal(refused);
+    expect_refusal(run_program({program, "--plot", folder / "a"}));
     EXPECT_EQ(read_whole_file(folder / "a/loss.svg"), "<svg>mine</svg>");
-    const ProgramResult missing = run_program({program, "--plot", folder / "missing"});
-    EXPECT_EQ(missing.status, 1);
-    EXPECT_TRUE(contains(missing.err, "no metrics.csv or main.log"));
+    expect_refusal(run_program({program, "--plot", folder / "missing"}), "no metrics.csv or main.log");
 }

@@ -124,9 +124,7 @@ TEST(prepare_data, reading_in_blocks_does_not_change_the_tokens) {
     };
     for (const std::string& text : texts) {
         write_whole_file(folder / "text", {text});
-        ProgramResult result =
-            prepare(folder, {"--tokenizer", shared_data + "gpt2_tokenizer.bin", folder / "text"});
-        ASSERT_EQ(result.status, 0) << result.err;
+        expect_ok(prepare(folder, {"--tokenizer", shared_data + "gpt2_tokenizer.bin", folder / "text"}));
         Tokens expected = {50256};
         gpt2.encode(text, expected);
         EXPECT_TRUE(read_shard(folder / "x_train.bin") == expected);
@@ -197,8 +195,7 @@ TEST(prepare_data, several_fields_and_lists) {
     ASSERT_EQ(prepare(folder, with(with(fields, lists), {"--skip-bad-lines"})).status, 0);
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^\nfour^one\ntwo"));
     const ProgramResult twice = prepare(folder, {"--seed", "1", "--seed", "2", folder / "b.jsonl"});
-    EXPECT_EQ(twice.status, 1);
-    EXPECT_TRUE(contains(twice.err, "--seed is given twice: it takes one value"));
+    expect_refusal(twice, "--seed is given twice: it takes one value");
 }
 
 TEST(prepare_data, jsonl_of_many_blocks) {
@@ -227,8 +224,7 @@ TEST(prepare_data, hellaswag) {
     write_whole_file(folder / "h.jsonl", {one, "\r\n\r\n\n", one, "\r\n"});
     const std::vector<std::string> command = {program, "hellaswag", folder / "h.jsonl", "--tokenizer",
                                               "bytes", "--out",     folder / "h.bin"};
-    const ProgramResult result = run_program(command);
-    ASSERT_EQ(result.status, 0) << result.err;
+    expect_ok(run_program(command));
     const auto examples = read_hellaswag(folder / "h.bin", 257);
     ASSERT_EQ(examples.size(), 2u);
     EXPECT_EQ(examples[1].label, 1);
@@ -244,10 +240,8 @@ TEST(prepare_data, hellaswag) {
 TEST(prepare_data, makes_gpt2_s_tokenizer_file) {
     if (!exists(shared_data + "vocab.bpe")) GTEST_SKIP() << "no ../shared/data/vocab.bpe";
     TemporaryFolder folder;
-    ProgramResult result =
-        run_program({program, "--make-tokenizer", folder / "t.bin", "--vocab", shared_data + "vocab.bpe",
-                     "--encoder", shared_data + "encoder.json"});
-    ASSERT_EQ(result.status, 0) << result.err;
+    expect_ok(run_program({program, "--make-tokenizer", folder / "t.bin", "--vocab",
+                           shared_data + "vocab.bpe", "--encoder", shared_data + "encoder.json"}));
     EXPECT_TRUE(read_whole_file(folder / "t.bin") == read_whole_file(shared_data + "gpt2_tokenizer.bin"));
 }
 
@@ -322,8 +316,7 @@ TEST(prepare_data, reads_zstd_with_a_window_of_2_gib) {
                       frame = std::string("\x28\xb5\x2f\xfd\0\xa8", 6),
                       block = {char(text.size() << 3 | 1), 0, 0};
     write_whole_file(packed, {frame, block, text});
-    const ProgramResult read = prepare(folder, {packed});
-    ASSERT_EQ(read.status, 0) << read.err;
+    expect_ok(prepare(folder, {packed}));
     EXPECT_TRUE(read_shard(folder / "x_train.bin") == tokens_of("^" + text));
 #if !defined(SANITIZED)  // the sanitizer reserves more addresses than any limit
     const std::string command =
@@ -365,9 +358,7 @@ TEST(prepare_data, refuses_files_that_are_not_text) {
     EXPECT_TRUE(contains(result.err, "bzip2"));
     for (const auto compress : {gzip, zstd}) {
         write_whole_file(folder / "twice", {compress(compress("some text\n"))});
-        const ProgramResult refused = prepare(folder, {folder / "twice"});
-        EXPECT_EQ(refused.status, 1);
-        EXPECT_TRUE(contains(refused.err, "compressed twice"));
+        expect_refusal(prepare(folder, {folder / "twice"}), "compressed twice");
     }
 }
 
@@ -511,9 +502,8 @@ TEST(prepare_data, validation_documents_follow_the_seed) {
     for (int i = 0; i < 1000; i++) text += "document " + std::to_string(i) + "\n\n";
     write_whole_file(folder / "text", {text});
     auto draw = [&](const std::string& seed) {
-        const ProgramResult result = prepare(folder, {"--split-documents", "blank-line", "--val-fraction",
-                                                      "0.05", "--seed", seed, folder / "text"});
-        EXPECT_EQ(result.status, 0) << result.err;
+        expect_ok(prepare(folder, {"--split-documents", "blank-line", "--val-fraction", "0.05", "--seed",
+                                   seed, folder / "text"}));
         return documents_of(read_shard(folder / "x_val.bin"));
     };
     const std::vector<std::string> drawn = draw("1");
@@ -546,9 +536,8 @@ TEST(prepare_data, marks_of_end_of_text_end_documents) {
                     tokens_of(ends_documents ? "^one^two^three" : "^one\n^two^\nthree"));
     }
     write_whole_file(folder / "marked.jsonl", {R"({"text": "one<|endoftext|>two"})", "\n"});
-    const ProgramResult lines =
-        prepare(folder, {"--field", "text", "--split-documents", "endoftext", folder / "marked.jsonl"});
-    ASSERT_EQ(lines.status, 0) << lines.err;
+    expect_ok(
+        prepare(folder, {"--field", "text", "--split-documents", "endoftext", folder / "marked.jsonl"}));
     EXPECT_TRUE(read_shard(folder / "x_train.bin") == tokens_of("^one^two"));
 }
 
@@ -639,8 +628,7 @@ TEST(prepare_data, jsonl_is_not_taken_for_text) {
 TEST(prepare_data, gzip_may_be_padded_with_zeros) {
     TemporaryFolder folder;
     write_whole_file(folder / "text.gz", {gzip("some text\n"), std::string(600000, '\0')});
-    const ProgramResult result = prepare(folder, {folder / "text.gz"});
-    ASSERT_EQ(result.status, 0) << result.err;
+    expect_ok(prepare(folder, {folder / "text.gz"}));
     EXPECT_TRUE(read_shard(folder / "x_train.bin") == tokens_of("^some text\n"));
 }
 
@@ -652,8 +640,7 @@ TEST(prepare_data, an_endless_document_is_one_line) {
     for (int i = 0; i < 16384; i++)
         packed += std::string({char(block), char(block >> 8), char(block >> 16), 'a'});
     write_whole_file(folder / "packed", {packed});
-    const ProgramResult result = prepare(folder, {"--field", "text", folder / "packed"});
-    expect_refusal(result, "33554432 bytes without");
+    expect_refusal(prepare(folder, {"--field", "text", folder / "packed"}), "33554432 bytes without");
     TextReader reader({folder / "packed"}, {});  // not for bytes, which may be cut anywhere
     TextBlock text;
     EXPECT_TRUE(contains(message_of([&] { reader.next(text); }), "33554432 bytes without"));

@@ -156,8 +156,7 @@ TEST(Report, TablesAreAligned) {
 TEST(Report, ThePageIsSelfContainedAndEscaped) {
     TemporaryFolder folder;
     write_whole_file(folder / "it.json", {nasty_report().dump()});
-    const ProgramResult result = run_program({program, "--page", folder / "it.json"});
-    ASSERT_EQ(result.status, 0) << result.err;
+    expect_ok(run_program({program, "--page", folder / "it.json"}));
     const std::string page = read_whole_file(folder / "it.html");
     EXPECT_EQ(xml_fault(page), "");
     // self-contained: links stay within the page, and nothing is loaded from elsewhere
@@ -305,8 +304,7 @@ TEST(Report, ErrorMessages) {
         {"no device 'cuda'", {"--device", "cuda", "--out", out}},
     };
     for (const auto& [says, arguments] : cases) {
-        const ProgramResult result = run_program(with({program}, arguments));
-        expect_refusal(result, says);
+        expect_refusal(run_program(with({program}, arguments)), says);
     }
     EXPECT_FALSE(std::filesystem::exists(out));
     EXPECT_FALSE(std::filesystem::exists(folder / "other.html"));

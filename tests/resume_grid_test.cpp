@@ -40,14 +40,10 @@ struct Grid : testing::Test, Data {
     long operations(const Words& options) const {
         const std::string log = *this / "calls";
         std::filesystem::remove(log);
-        const ProgramResult result = train(whole, options, {"FILE_FAULT_LOG=" + log});
-        EXPECT_EQ(result.status, 0) << result.out << result.err;
+        expect_ok(train(whole, options, {"FILE_FAULT_LOG=" + log}));
         return count_lines(read_whole_file(log));
     }
-    void finish(const Words& options) const {
-        const ProgramResult result = train(run, with(options, {"-y", "1"}));
-        EXPECT_EQ(result.status, 0) << result.out << result.err;
-    }
+    void finish(const Words& options) const { expect_ok(train(run, with(options, {"-y", "1"}))); }
 };
 
 // The files that do not hold times or the folder's name.
@@ -174,8 +170,7 @@ TEST_F(Grid, ALongerRunKeepsTheValidationOfAShorterOnesEnd) {
     const std::string before = read_whole_file(run + "/main.log");
     const size_t at = before.find("s:7 tel:");
     ASSERT_NE(at, std::string::npos) << before;
-    const ProgramResult longer = train(run, with(options, {"-x", "9", "-y", "1"}));
-    ASSERT_EQ(longer.status, 0) << longer.err;
+    expect_ok(train(run, with(options, {"-x", "9", "-y", "1"})));
     const std::string after = read_whole_file(run + "/main.log");
     EXPECT_TRUE(contains(after, before.substr(at, before.find('\n', at) - at)));
     EXPECT_TRUE(contains(after, "s:9 tel:"));

@@ -42,13 +42,9 @@ struct Signals : testing::Test {
     void SetUp() override {
         // A shell without job control ignores these in what it starts in the background.
         for (const int number : {SIGINT, SIGQUIT, SIGHUP}) std::signal(number, SIG_DFL);
-        const ProgramResult result = run_program(command(data, whole));
-        ASSERT_EQ(result.status, 0) << result.err;
+        expect_ok(run_program(command(data, whole)));
     }
-    void resume() const {
-        const ProgramResult result = run_program({program, "-y", "1", "-o", run});
-        ASSERT_EQ(result.status, 0) << result.out << result.err;
-    }
+    void resume() const { expect_ok(run_program({program, "-y", "1", "-o", run})); }
 
     // The run of that exit status and output was stopped on its way, has said why, and resumes.
     void expect_saved(int status, const std::string& output, int number, const std::string& name) {
@@ -291,8 +287,7 @@ TEST_F(Signals, AStalledOutputDoesNotHoldUpTheCheckpoint) {
 #endif
 
 TEST_F(Signals, Sigusr1SavesAndGoesOn) {
-    const ProgramResult result = run_program(command(data, run), {SIGUSR1, "step   20/", 0});
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(run_program(command(data, run), {SIGUSR1, "step   20/", 0}));
     const std::vector<int> steps = list_checkpoints(run);
     ASSERT_EQ(steps.size(), 3u);  // 1000, 900 and the one that was asked for
     EXPECT_GE(steps[2], 20);
@@ -303,8 +298,7 @@ TEST_F(Signals, Sigusr1SavesAndGoesOn) {
 }
 
 TEST_F(Signals, Sigusr1IsExpectedFromTheStart) {
-    const ProgramResult result = run_program(command(data, run), {SIGUSR1, "device: ", 0});
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(run_program(command(data, run), {SIGUSR1, "device: ", 0}));
     expect_same_end(whole, run);
 }
 

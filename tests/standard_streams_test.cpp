@@ -39,8 +39,7 @@ TEST(StandardStreams, OutputThatCannotBeWrittenIsAnError) {
     Data data;
     for (const std::string& command : commands()) {
         SCOPED_TRACE(command);
-        const ProgramResult good = run_shell(data.path, command);
-        EXPECT_EQ(good.status, 0) << good.err;
+        expect_ok(run_shell(data.path, command));
         const ProgramResult full = run_shell(data.path, command + " >/dev/full");
         EXPECT_EQ(full.status, 1) << full.err;
         const size_t line = full.err.find("standard output"), text = full.err.find("cannot print the text");
@@ -60,11 +59,10 @@ TEST(StandardStreams, ARunThatCannotPrintStillSaves) {
 
 TEST(StandardStreams, AReaderThatGoesAwayEndsARunWithACheckpoint) {
     Data data;
-    const ProgramResult result = run_shell(
+    expect_refusal(run_shell(
         data.path, "$BIN/train_gpt2 -i train.bin -e " + tiny +
                        " -b 1 -t 8 -x 100000 -s 0 -v 0 -n 100000 -o out --device cpu | head -20 >/dev/null; "
-                       "exit ${PIPESTATUS[0]}");
-    expect_refusal(result);
+                       "exit ${PIPESTATUS[0]}"));
     EXPECT_GT(find_latest_checkpoint(data / "out").step, 5);
 }
 
@@ -193,10 +191,7 @@ TEST(Limits, OfStacksGiveASentence) {
 
 TEST(Limits, OfFileSizesGiveASentence) {
     Data data;
-    const ProgramResult result =
-        run_shell(data.path, "ulimit -f 20; $BIN/train_gpt2 -i train.bin -e " + tiny +
-                                 " -b 1 -t 8 -x 2 -s 0 -v 0 -n 2 --device cpu -o out");
-    EXPECT_EQ(result.status, 1) << result.err;
-    EXPECT_TRUE(contains(result.err, "train_gpt2: cannot write out/"));
-    EXPECT_TRUE(contains(result.err, "File too large"));
+    expect_refusal(run_shell(data.path, "ulimit -f 20; $BIN/train_gpt2 -i train.bin -e " + tiny +
+                                            " -b 1 -t 8 -x 2 -s 0 -v 0 -n 2 --device cpu -o out"),
+                   "train_gpt2: cannot write out/", "File too large");
 }

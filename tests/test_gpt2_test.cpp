@@ -42,10 +42,8 @@ TEST(test_gpt2, passes_on_the_reference_that_comes_with_the_source) {
 TEST(test_gpt2, passes_with_groups_reversed) {
     setenv("LAUNCHPAD_REVERSE_GROUPS", "1", 1);
     for (const char* precision : precisions) {
-        const ProgramResult result =
-            check(devices().back(), reference + ".bin", reference + "_debug_state.bin",
-                  reference + "_losses.txt", precision);
-        EXPECT_EQ(result.status, 0) << result.out << result.err;
+        expect_ok(check(devices().back(), reference + ".bin", reference + "_debug_state.bin",
+                        reference + "_losses.txt", precision));
     }
     unsetenv("LAUNCHPAD_REVERSE_GROUPS");
 }

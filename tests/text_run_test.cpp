@@ -39,8 +39,7 @@ struct TextRun : ::testing::Test {
         return run;
     }
     void expect_refused(const Words& options, const std::string& says) const {
-        const ProgramResult result = run_program(command(options));
-        expect_refusal(result, says);
+        expect_refusal(run_program(command(options)), says);
     }
 };
 
@@ -120,9 +119,7 @@ TEST_F(TextRun, ModelAndTextMustFit) {
     std::string same;
     for (int i = 0; i < 3000; i++) same += "the same text\n\n";
     write_whole_file(folder / "same.txt", {same});
-    const ProgramResult result = run_program(command({"--text", "same.txt"}));
-    EXPECT_EQ(result.status, 1) << result.out;
-    EXPECT_TRUE(contains(result.err, "are drawn for validation: give more text"));
+    expect_refusal(run_program(command({"--text", "same.txt"})), "are drawn for validation: give more text");
 }
 
 // A run keeps its tokens when the next one moves it aside, and finds them when its folder moves.
@@ -165,8 +162,7 @@ TEST_F(TextRun, AModelNeedsNoOptimizerState) {
                              {program, "-e", "run", "--export", "hf", "hf"},
                              {BINARY_DIR "/eval", "-e", "run", "-i", "run/tokens/text_val.bin", "--device",
                               "cpu", "-t", "16"}}) {
-        const ProgramResult used = run_program(with({"env", "-C", folder.path}, use));
-        EXPECT_EQ(used.status, 0) << used.err;
+        expect_ok(run_program(with({"env", "-C", folder.path}, use)));
     }
     expect_refused({"-o", "run", "-y", "1"}, "state_00000004_00000.bin");
 }
@@ -410,13 +406,10 @@ TEST_F(TextRun, AResumedRunRefusesAnotherText) {
     expect_refused(with(plain, {"--text", "my.txt"}), "--text my.txt: the run in plain trains on no text");
     EXPECT_EQ(read_whole_file(folder / "a/options.toml"), before);
     for (const char* same : {"my.txt", "./notes/../my.txt"}) {
-        const ProgramResult resumed = run_program(command(with(a, {"--text", same, "-x", "5"})));
-        EXPECT_EQ(resumed.status, 0) << resumed.err;
+        expect_ok(run_program(command(with(a, {"--text", same, "-x", "5"}))));
     }
     for (const char* same : {"notes", "./notes/"}) {
-        const ProgramResult resumed =
-            run_program(command(with(b, {"--text", same, "--include", "*.md", "-x", "5"})));
-        EXPECT_EQ(resumed.status, 0) << resumed.err;
+        expect_ok(run_program(command(with(b, {"--text", same, "--include", "*.md", "-x", "5"}))));
     }
 }
 
@@ -460,10 +453,9 @@ TEST_F(TextRun, FinetunesAModelOfLongSequences) {
     letters.tokens.push_back("<|endoftext|>");
     letters.end_of_text = 256;
     write_tokenizer(letters, folder / "letters.bin");
-    const ProgramResult first = run_program(
+    expect_ok(run_program(
         command({"--text", "my.txt", "-e", "custom:layers=1,heads=2,channels=16,max_seq_len=1024", "-x", "1",
-                 "-b", "1", "-t", "1024", "-s", "0", "--tokenizer", "letters.bin", "-o", "long"}));
-    ASSERT_EQ(first.status, 0) << first.err;
+                 "-b", "1", "-t", "1024", "-s", "0", "--tokenizer", "letters.bin", "-o", "long"})));
     const ProgramResult tuned =
         run_program(command({"--text", "my.txt", "-e", "long", "-x", "1", "-s", "0"}));
     EXPECT_EQ(tuned.status, 0) << tuned.err;

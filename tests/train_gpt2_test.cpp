@@ -193,10 +193,8 @@ TEST(train_gpt2, reads_checkpoints_of_either_precision_into_either) {
     Data data;
     auto run = [&](const std::string& precision, const std::string& model, const std::string& output,
                    const std::string& steps) {
-        const ProgramResult result =
-            data.run({"-e", model, "-x", steps, "-n", "9", "-v", "0", "-s", "0", "-l", "0.01", "--device",
-                      "cpu", "--precision", precision, "-o", output});
-        EXPECT_EQ(result.status, 0) << result.err;
+        expect_ok(data.run({"-e", model, "-x", steps, "-n", "9", "-v", "0", "-s", "0", "-l", "0.01",
+                            "--device", "cpu", "--precision", precision, "-o", output}));
         return model_path(output, atoi(steps.c_str()));
     };
     const std::string full = run("fp32", tiny, data / "full", "3"),
@@ -223,9 +221,8 @@ TEST(train_gpt2, sixteen_bits_start_from_the_weights_of_fp32) {
     std::vector<float> weights[3];
     for (int i = 0; i < 3; i++) {
         const char* precision[] = {"fp32", "bf16", "fp16"};
-        const ProgramResult result = data.run({"-x", "0", "-s", "0", "-v", "0", "-n", "1", "--device", "cpu",
-                                               "--precision", precision[i], "-o", data / precision[i]});
-        ASSERT_EQ(result.status, 0) << result.err;
+        expect_ok(data.run({"-x", "0", "-s", "0", "-v", "0", "-n", "1", "--device", "cpu", "--precision",
+                            precision[i], "-o", data / precision[i]}));
         weights[i] = all_weights(model_path(data / precision[i], 0));
     }
     ASSERT_EQ(weights[0].size(), weights[1].size());
@@ -353,10 +350,10 @@ TEST(train_gpt2, a_dry_run_prints_the_plan_and_writes_nothing) {
 
 TEST(train_gpt2, out_of_memory_suggests_a_change) {
     Data data;
-    const ProgramResult result = run_program(
-        {program, "-i", data.train, "-e", "custom:layers=1024,heads=64,channels=8192,max_seq_len=32,vocab=67",
-         "-b", "4", "-t", "32", "--device", "cpu"});
-    expect_refusal(result, "not even one sequence fits: use a smaller model");
+    expect_refusal(run_program({program, "-i", data.train, "-e",
+                                "custom:layers=1024,heads=64,channels=8192,max_seq_len=32,vocab=67", "-b",
+                                "4", "-t", "32", "--device", "cpu"}),
+                   "not even one sequence fits: use a smaller model");
 }
 
 // A terminal gets one status line, which is overwritten; `script` provides a terminal.
@@ -499,6 +496,5 @@ TEST(train_gpt2, bad_input_gives_one_line_and_status_1) {
         SCOPED_TRACE(c.options.back());
         expect_refusal(result, c.says);
     }
-    const ProgramResult none = run_program({program});
-    expect_refusal(none);
+    expect_refusal(run_program({program}));
 }

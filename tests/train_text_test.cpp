@@ -28,13 +28,10 @@ static std::vector<float> parameters(const std::string& path) {
 
 TEST(train_gpt2, exports_and_reads_hugging_face_files) {
     Data data;
-    const ProgramResult trained =
-        data.run({"-x", "8", "-l", "0.01", "-n", "8", "-s", "0", "--device", "cpu", "-o", data / "a"});
-    ASSERT_EQ(trained.status, 0) << trained.err;
+    expect_ok(data.run({"-x", "8", "-l", "0.01", "-n", "8", "-s", "0", "--device", "cpu", "-o", data / "a"}));
     const std::string model = data / "alone.bin", exported = data / "hf/model.safetensors";
     std::filesystem::copy_file(model_path(data / "a", 8), model);  // no run says that -t was 17
-    const ProgramResult result = run_program({program, "-e", model, "--export", "hf", data / "hf"});
-    ASSERT_EQ(result.status, 0) << result.err;
+    expect_ok(run_program({program, "-e", model, "--export", "hf", data / "hf"}));
     EXPECT_TRUE(parameters(exported) == parameters(model));
     auto val_loss = [&](const std::string& path) {
         const ProgramResult run = run_program({program, "-i", data.train, "-j", data.val, "-e", path, "-b",
@@ -54,8 +51,7 @@ TEST(train_gpt2, exports_and_reads_hugging_face_files) {
           {"--export", "hf"},
           {"--export", "hf", model},
           {"--export", "hf", data / "x", "-e", data / "missing.safetensors"}}) {
-        const ProgramResult refused = run_program(with({program, "-e", model}, bad));
-        expect_refusal(refused);
+        expect_refusal(run_program(with({program, "-e", model}, bad)));
     }
 }
 
@@ -103,12 +99,9 @@ TEST(train_gpt2, hellaswag_while_training) {
     EXPECT_EQ(printed_losses(with_it.out), printed_losses(without.out));  // training is not affected
     write_hellaswag(data / "long.bin", {{0, {1, 2}, {{std::vector<uint16_t>(18, 3), {4}, {5}, {6}}}}});
     const ProgramResult refused = data.run(with(options, {"-h", "1", "--hellaswag-file", data / "long.bin"}));
-    EXPECT_EQ(refused.status, 1);
-    EXPECT_TRUE(contains(refused.err, "an ending of 18 tokens, but sequences have only 17"));
+    expect_refusal(refused, "an ending of 18 tokens, but sequences have only 17");
     EXPECT_TRUE(printed_losses(refused.out).empty()) << refused.out;  // before the first step
-    const ProgramResult missing = data.run({"-x", "1", "-h", "1", "--device", "cpu"});
-    EXPECT_EQ(missing.status, 1);
-    EXPECT_TRUE(contains(missing.err, "hellaswag_val.bin"));
+    expect_refusal(data.run({"-x", "1", "-h", "1", "--device", "cpu"}), "hellaswag_val.bin");
 }
 
 TEST(train_gpt2, finds_the_downloaded_hellaswag) {

@@ -118,8 +118,7 @@ TEST(UntrustedFolder, AnEarlierRunMovesBesideALink) {
     fs::create_directory(data / "victim");
     fs::create_directory_symlink(data / "victim", run + "/earlier_1");
     fs::create_directory_symlink(data / "missing", run + "/earlier_2");
-    const ProgramResult result = train(data, run);
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(train(data, run));
     EXPECT_TRUE(fs::exists(run + "/earlier_3/main.log"));
     EXPECT_TRUE(fs::is_empty(data / "victim"));
     EXPECT_FALSE(fs::exists(data / "missing"));

@@ -47,10 +47,9 @@ struct Journey : ::testing::Test {
         prepare("bpe", {"--tokenizer", folder / "small.bin"});
     }
     void prepare(const std::string& name, const Words& options) {
-        const ProgramResult made = run_program(with({bin("prepare_data"), "--out", folder / "data", "--name",
-                                                     name, "--val-tokens", "600", folder / "my.txt"},
-                                                    options));
-        ASSERT_EQ(made.status, 0) << made.err;
+        expect_ok(run_program(with({bin("prepare_data"), "--out", folder / "data", "--name", name,
+                                    "--val-tokens", "600", folder / "my.txt"},
+                                   options)));
     }
     std::string data(const std::string& file) const { return folder / ("data/" + file); }
     Words trainer(const std::string& name, const Words& options) const {
@@ -114,9 +113,8 @@ TEST_F(Journey, TextNeverHasTokensThatTheTokenizerLacks) {
     const ProgramResult exported =
         run_program({bin("train_gpt2"), "--export", "hf", folder / "hf", "-e", folder / "run"});
     EXPECT_TRUE(contains(exported.out, "vocab.json")) << exported.err;
-    const ProgramResult resumed =
-        run_program({bin("train_gpt2"), "-o", folder / "run", "-y", "1", "-x", "5", "--device", "cpu"});
-    EXPECT_EQ(resumed.status, 0) << resumed.err;
+    expect_ok(
+        run_program({bin("train_gpt2"), "-o", folder / "run", "-y", "1", "-x", "5", "--device", "cpu"}));
 }
 
 TEST_F(Journey, TheTokenizerTravelsWithDataAndModel) {
@@ -178,9 +176,7 @@ TEST_F(Journey, ASidecarKeepsWhatElseIsInTheFile) {
 
 TEST_F(Journey, ExportsAModelThatHuggingFacesToolsLoad) {
     ASSERT_EQ(train("bpe", {"-o", folder / "run", "-n", "4"}).status, 0);
-    const ProgramResult made =
-        run_program({bin("train_gpt2"), "-e", folder / "run", "--export", "hf", folder / "hf"});
-    ASSERT_EQ(made.status, 0) << made.err;
+    expect_ok(run_program({bin("train_gpt2"), "-e", folder / "run", "--export", "hf", folder / "hf"}));
     for (const char* file : {"model.safetensors", "config.json", "generation_config.json", "README.md",
                              "tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json"})
         EXPECT_TRUE(file_exists(folder / "hf" + "/" + file)) << file;
@@ -232,8 +228,7 @@ TEST_F(Journey, ARunsFolderIsItsNewestGoodCheckpoint) {
     const ProgramResult fallback = generate(folder / "run");
     EXPECT_EQ(fallback.out, older);
     EXPECT_TRUE(contains(fallback.err, "checkpoint of step 4 is broken"));
-    const ProgramResult tuned = train("my", {"-e", folder / "run", "-x", "1"});
-    EXPECT_EQ(tuned.status, 0) << tuned.err;
+    expect_ok(train("my", {"-e", folder / "run", "-x", "1"}));
 
     const std::string broken = folder / "run/model_00000004.bin";
     const Words message = {"model_00000004.bin is damaged"};
@@ -269,13 +264,9 @@ TEST_F(Journey, ResumesFromAnyWorkingDirectory) {
 // The folder that -e named is needed once.
 TEST_F(Journey, ATunedRunResumesWithoutItsBase) {
     ASSERT_EQ(train("my", {"-o", folder / "base", "-n", "4"}).status, 0);
-    const ProgramResult begun =
-        train("my", {"-e", folder / "base", "-o", folder / "tuned", "-n", "2", "-x", "2"});
-    ASSERT_EQ(begun.status, 0) << begun.err;
+    expect_ok(train("my", {"-e", folder / "base", "-o", folder / "tuned", "-n", "2", "-x", "2"}));
     std::filesystem::remove_all(folder / "base");
-    const ProgramResult resumed =
-        run_program({bin("train_gpt2"), "-y", "1", "-o", folder / "tuned", "-x", "4"});
-    EXPECT_EQ(resumed.status, 0) << resumed.err;
+    expect_ok(run_program({bin("train_gpt2"), "-y", "1", "-o", folder / "tuned", "-x", "4"}));
     EXPECT_EQ(find_latest_checkpoint(folder / "tuned").step, 4);
 }
 
@@ -308,13 +299,11 @@ TEST_F(Journey, PathsInAnOptionsFileAreRelativeToIt) {
     write_whole_file(folder / "configs/model.toml",
                      {"train-data=\"../data/my_train.bin\" # in \"bytes\"\n",
                       "model=\"base\"\nbatch-size=2\nsequence-length=16\n", "max-steps=1 # one # step\n"});
-    const ProgramResult tuned = run_program(
-        {"env", "-C", "/", bin("train_gpt2"), "--device", "cpu", "--config", folder / "configs/model.toml"});
-    EXPECT_EQ(tuned.status, 0) << tuned.err;
+    expect_ok(run_program(
+        {"env", "-C", "/", bin("train_gpt2"), "--device", "cpu", "--config", folder / "configs/model.toml"}));
     create_folders(folder / "configs/custom:layers=1,heads=2,channels=16,max_seq_len=32");  // no model
-    const ProgramResult again = run_program(
-        {"env", "-C", "/", bin("train_gpt2"), "--device", "cpu", "--config", folder / "configs/new.toml"});
-    EXPECT_EQ(again.status, 0) << again.err;
+    expect_ok(run_program(
+        {"env", "-C", "/", bin("train_gpt2"), "--device", "cpu", "--config", folder / "configs/new.toml"}));
     expect_refused({bin("train_gpt2"), "--config", folder / "configs/value.toml"},
                    {"value.toml, line 3: --batch-size: 0 is not at least 1"});
 }
@@ -408,9 +397,7 @@ TEST_F(Journey, KeepBestDeletesNothingThatStaysWithoutIt) {
     const std::string run = folder / "run";
     const auto kept = [&](const Words& options) {
         std::filesystem::remove_all(run);
-        const ProgramResult result =
-            train("my", with({"-o", run, "-v", "2", "-m", "2", "-x", "19", "-l", "0.003"}, options));
-        EXPECT_EQ(result.status, 0) << result.err;
+        expect_ok(train("my", with({"-o", run, "-v", "2", "-m", "2", "-x", "19", "-l", "0.003"}, options)));
         return list_checkpoints(run);
     };
     const std::vector<int> newest = {19, 10};
@@ -452,12 +439,10 @@ TEST_F(Journey, ARunResumesInAFolderOfAnyName) {
     std::filesystem::rename(folder / "data", place + "/data");
     const Words in_place = {"env", "-C", place, bin("train_gpt2"), "--device", "cpu", "-o", "run"};
     for (const char* shards : {"data/my_train*.bin", "data/my_train.bin"}) {
-        const ProgramResult run = run_program(
-            with(in_place, {"-i", shards, "-e", shape, "-b", "2", "-t", "16", "-x", "4", "-n", "4"}));
-        ASSERT_EQ(run.status, 0) << run.err;
+        expect_ok(run_program(
+            with(in_place, {"-i", shards, "-e", shape, "-b", "2", "-t", "16", "-x", "4", "-n", "4"})));
         for (const Words& more : {Words{"-x", "5"}, Words{"-x", "6", "-i", shards}}) {
-            const ProgramResult resumed = run_program(with(with(in_place, {"-y", "1"}), more));
-            EXPECT_EQ(resumed.status, 0) << resumed.err;
+            expect_ok(run_program(with(with(in_place, {"-y", "1"}), more)));
         }
     }
 }
@@ -513,8 +498,7 @@ TEST_F(Journey, ARunInTheFolderOfItsModelKeepsTheTokenizer) {
 TEST_F(Journey, MetricsCountTheTokensOfAllBatchSizes) {
     ASSERT_EQ(train("my", {"-o", folder / "run", "-n", "4"}).status, 0);  // 4 steps of 32 tokens
     for (const Words& more : {Words{"-b", "4", "-x", "6"}, Words{"-b", "1", "-x", "7"}}) {
-        const ProgramResult run = train("my", with({"-o", folder / "run", "-y", "1"}, more));
-        ASSERT_EQ(run.status, 0) << run.err;
+        expect_ok(train("my", with({"-o", folder / "run", "-y", "1"}, more)));
     }
     const std::string metrics = read_whole_file(folder / "run/metrics.csv");
     for (const auto& [step, tokens] : std::map<int, int>{{3, 128}, {4, 192}, {5, 256}, {6, 272}})
@@ -602,8 +586,7 @@ TEST_F(Journey, ATildeIsTheHomeFolderInEveryProgram) {
                              Words{bin("eval"), "--data=~/shards/two_val.bin", "-t", "16"},
                              Words{bin("train_gpt2"), "--export", "gguf", "~/model.gguf"},
                              Words{bin("train_gpt2"), "--export", "hf", "~/hf"}}) {
-        const ProgramResult used = run(with(use, {"--device", "cpu", "--model=~/run:last"}));
-        EXPECT_EQ(used.status, 0) << used.err;
+        expect_ok(run(with(use, {"--device", "cpu", "--model=~/run:last"})));
     }
     for (const char* made : {"shards/one_val.bin", "shards/two_val.bin", "model.gguf", "hf/config.json"})
         EXPECT_TRUE(file_exists(folder / made)) << made;

@@ -135,9 +135,7 @@ TEST(VulkanFaults, ATrainingRunEndsWithOneLineAndResumes) {
             ? std::vector<std::string>{"-x", "4", "-v", "0", "-s", "0", "-e", one_layer, "-b", "1", "-t", "8"}
             : std::vector<std::string>{"-x", "7", "-v", "4", "-m", "2", "-s", "4", "-g", "3"};
     const int last = all_calls ? 4 : 7;
-    const ProgramResult undisturbed =
-        driver.run(with(work, {"-n", "2", "-l", "0.01", "--device", device(), "-o", whole}));
-    ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;
+    expect_ok(driver.run(with(work, {"-n", "2", "-l", "0.01", "--device", device(), "-o", whole})));
     copy_folder(whole, half);
     for (const int step : list_checkpoints(half))
         if (step > 2) delete_checkpoint(half, step);
@@ -156,8 +154,7 @@ TEST(VulkanFaults, ATrainingRunEndsWithOneLineAndResumes) {
             failed++;
             expect_one_line(result, "train_gpt2");
             EXPECT_NO_THROW(check_checkpoint(run, 2));
-            const ProgramResult resumed = run_program(resume);
-            EXPECT_EQ(resumed.status, 0) << resumed.out << resumed.err;
+            expect_ok(run_program(resume));
         }
         expect_same_files(whole, run, last);
         if (HasFailure()) break;
@@ -275,8 +272,7 @@ TEST_F(Distributed, ALostDeviceIsNoneThatCannotImport) {
     EXPECT_TRUE(driver.calls().fired);
     EXPECT_TRUE(model_after("without", 3) == model_after("undisturbed", 3));
     const ProgramResult lost = train_with(VK_ERROR_DEVICE_LOST, "lost");
-    EXPECT_EQ(lost.status, 1) << lost.out;
-    EXPECT_TRUE(contains(lost.err, format_string("the GPU was lost in %s", import)));
+    expect_refusal(lost, format_string("the GPU was lost in %s", import));
 }
 
 // A device of so many MiB, of which the host sees a part, for the length of the object.
@@ -297,9 +293,7 @@ TEST(VulkanFaults, TrainsWithLittleMemoryThatTheHostSees) {
                                               "0",  "-e", model, "-b", "3",  "-t", "17"};
     const auto train = [&](const std::string& output) {
         std::vector<std::string> command = {program, "-i", driver.train, "-j", driver.val};
-        const ProgramResult result =
-            run_program(with(with(command, options), {"--device", device(), "-o", driver / output}));
-        EXPECT_EQ(result.status, 0) << result.err;
+        expect_ok(run_program(with(with(command, options), {"--device", device(), "-o", driver / output})));
     };
     setenv("LAUNCHPAD_STAGED", "1", 1);
     train("unlimited");
