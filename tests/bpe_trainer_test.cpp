@@ -251,7 +251,7 @@ TEST(BpeTrainer, WrongOptionsAreRefused) {
         const std::string message = message_of([&] { parse_bpe(name); });
         EXPECT_TRUE(contains(message, "257 to 65536")) << name;
     }
-    const std::vector<std::vector<std::string>> wrong = {
+    const std::vector<Words> wrong = {
         {""}, {"x"}, {"<a>", "<a>"}, {"\xc4\xa0the"}, {"\xff\xff"}, {std::string(256, 'x')}};
     for (const auto& tokens : wrong) {
         const std::string message =

@@ -17,8 +17,6 @@
 #include "tests/run_program.h"
 #include "tests/token_shard.h"
 
-using Words = std::vector<std::string>;
-
 static std::string bin(const std::string& name) { return BINARY_DIR "/" + name; }
 
 // Questions whose answers a small model learns, in all three forms.
@@ -94,7 +92,7 @@ TEST_F(ChatRun, FromJsonlToAnAnswer) {
 // With --template and all tokens, of which the questions are known less well.
 TEST_F(ChatRun, TemplateAndAllTokens) {
     write_whole_file(folder / "template", {"{system}\nQ: {user}\nA: {assistant}\n"});
-    ASSERT_EQ(train("20", {"--template", folder / "template", "--loss-on-questions"}).status, 0);
+    expect_ok(train("20", {"--template", folder / "template", "--loss-on-questions"}));
     const ProgramResult all = run_program({bin("eval"), "-e", run, "--device", "cpu", "--text", chat,
                                            "--loss-on-questions", "--template", folder / "template"});
     EXPECT_FALSE(all.out.starts_with("tokens 1350 |")) << all.out;
@@ -111,19 +109,17 @@ TEST_F(ChatRun, TemplateAndAllTokens) {
 }
 
 TEST_F(ChatRun, ExportsHaveTheTemplate) {
-    ASSERT_EQ(train("2", {}).status, 0);
+    expect_ok(train("2", {}));
     const std::string hf = folder / "hf", gguf = folder / "my.gguf";
-    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", run, "--export", "hf", hf}).status, 0);
-    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", run, "--export", "gguf", gguf}).status, 0);
+    expect_ok(run_program({bin("train_gpt2"), "-e", run, "--export", "hf", hf}));
+    expect_ok(run_program({bin("train_gpt2"), "-e", run, "--export", "gguf", gguf}));
     EXPECT_EQ(read_json_object(hf + "/tokenizer_config.json")["chat_template"], builtin_chat_template());
     const std::string bytes = read_whole_file(gguf);
     EXPECT_TRUE(contains(bytes, "tokenizer.chat_template"));
     EXPECT_TRUE(contains(bytes, builtin_chat_template()));
     // and the export is a model of questions and answers again
     EXPECT_EQ(chat_template_of(open_tokenizer(hf).roles), builtin_chat_template());
-    EXPECT_EQ(
-        run_program({bin("generate"), "-e", hf, "--device", "cpu", "--question", "Say 1.", "-n", "2"}).status,
-        0);
+    expect_ok(run_program({bin("generate"), "-e", hf, "--device", "cpu", "--question", "Say 1.", "-n", "2"}));
     expect_refusal(run_program({bin("generate"), "-e", "custom:layers=1,heads=2,channels=32,vocab=257",
                                 "--device", "cpu", "--question", "q"}),
                    "has learnt no questions and answers");
@@ -131,9 +127,9 @@ TEST_F(ChatRun, ExportsHaveTheTemplate) {
 
 // The folder of a model with another template, which finetuning keeps if it is understood.
 TEST_F(ChatRun, AnotherModelsTemplate) {
-    ASSERT_EQ(train("2", {"-t", "128"}).status, 0);
+    expect_ok(train("2", {"-t", "128"}));
     const std::string hf = folder / "hf", config = hf + "/tokenizer_config.json", tuned = folder / "tuned";
-    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", run, "--export", "hf", hf}).status, 0);
+    expect_ok(run_program({bin("train_gpt2"), "-e", run, "--export", "hf", hf}));
     const auto finetune = [&](const std::string& chat_template) {
         nlohmann::json members = read_json_object(config);
         members["chat_template"] = chat_template;
@@ -153,7 +149,7 @@ TEST_F(ChatRun, AnotherModelsTemplate) {
     EXPECT_TRUE(contains(trained.out,
                          "<|im_start|>user\nSay even 0.<|im_end|>\n<|im_start|>assistant\n[even<|im_end|>"));
     EXPECT_FALSE(contains(trained.out, "are cut"));
-    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", tuned, "--export", "hf", folder / "again"}).status, 0);
+    expect_ok(run_program({bin("train_gpt2"), "-e", tuned, "--export", "hf", folder / "again"}));
     EXPECT_EQ(read_json_object(folder / "again/tokenizer_config.json")["chat_template"], chatml);
 }
 
@@ -163,8 +159,8 @@ TEST_F(ChatRun, TransformersMakesTheSameTokens) {
     const std::string python = named ? named : "python3";
     if (!program_succeeds({python, "-c", "import transformers"}))
         GTEST_SKIP() << python << " has no transformers library; LLMC_TEST_PYTHON names another Python";
-    ASSERT_EQ(train("2", {"--tokenizer", "bpe:300"}).status, 0);
-    ASSERT_EQ(run_program({bin("train_gpt2"), "-e", run, "--export", "hf", folder / "hf"}).status, 0);
+    expect_ok(train("2", {"--tokenizer", "bpe:300"}));
+    expect_ok(run_program({bin("train_gpt2"), "-e", run, "--export", "hf", folder / "hf"}));
     const ProgramResult theirs =
         run_program({python, "-c",
                      "import sys, json, transformers\n"
@@ -256,7 +252,7 @@ TEST_F(ChatRun, LongExamplesKeepTheirAnswers) {
 // Options that say nothing, or nothing of questions, and questions with marks or without room.
 TEST_F(ChatRun, QuestionsAreTexts) {
     write_whole_file(folder / "template", {"{system}\nQ: {user}\nA: {assistant}\n"});
-    ASSERT_EQ(train("2", {"-t", "64", "--template", folder / "template"}).status, 0);
+    expect_ok(train("2", {"-t", "64", "--template", folder / "template"}));
     const auto error = [&](const Words& options) {
         const ProgramResult result = answer(options);
         return std::to_string(result.status) + result.err;
@@ -371,7 +367,7 @@ TEST_F(ChatRun, AdviceIsForTheText) {
 
 // A run resumes without its text, and says so.
 TEST_F(ChatRun, ChangedDataIsNoted) {
-    ASSERT_EQ(train("2", {}).status, 0);
+    expect_ok(train("2", {}));
     remove_file(chat);
     const ProgramResult resumed = train("3", {"-y", "1"});
     EXPECT_EQ(resumed.status, 0) << resumed.err;
@@ -403,7 +399,7 @@ TEST_F(ChatRun, UnansweredQuestionsAreCounted) {
 struct ChatShards : ChatRun {
     void SetUp() override {
         ChatRun::SetUp();
-        ASSERT_EQ(prepare({}).status, 0);
+        expect_ok(prepare({}));
     }
     ProgramResult prepare(const Words& options) const {
         Words words = {bin("prepare_data"), "--out", folder.path, "--name", "q", "-t", "96",
@@ -460,7 +456,7 @@ TEST_F(ChatShards, AMaskThatIsMissingIsNamed) {
         expect_refusal(train_on_shards("96"), part + ".mask is missing");
         write_whole_file(mask, {bytes});
     }
-    EXPECT_EQ(train_on_shards("96").status, 0);
+    expect_ok(train_on_shards("96"));
 }
 
 TEST_F(ChatShards, OptionsOfOtherTextsAreRefused) {
@@ -486,11 +482,9 @@ TEST_F(ChatShards, OptionsOfOtherTextsAreRefused) {
     // a mixture may have them
     const ProgramResult both = train("2", {"--text", plain + ":0.5", "--loss-on-questions"});
     EXPECT_TRUE(contains(both.err, "give each a weight"));
-    EXPECT_EQ(run_program({bin("train_gpt2"), "--text", plain + ":0.5", "--text", weighted, "-o", run, "-x",
+    expect_ok(run_program({bin("train_gpt2"), "--text", plain + ":0.5", "--text", weighted, "-o", run, "-x",
                            "1", "-e", "custom:layers=1,heads=2,channels=32", "--device", "cpu",
-                           "--loss-on-questions", "-t", "128"})
-                  .status,
-              0);
+                           "--loss-on-questions", "-t", "128"}));
     for (const Words& options : {Words{"--text", weighted}, Words{"-i", folder / "q_val.bin:0.5"}})
         EXPECT_TRUE(contains(evaluate(options).err, "weights are for the -i and --text of train_gpt2"));
 }

@@ -38,10 +38,9 @@ struct JobOptions {
     bool survive_death = false;          // Open MPI's mpirun lets a job continue in which a process died
 };
 
-static ProgramResult run_job(int processes, const std::vector<std::string>& arguments,
-                             const JobOptions& options = {}) {
+static ProgramResult run_job(int processes, const Words& arguments, const JobOptions& options = {}) {
     // leaks of the MPI library are not ours
-    std::vector<std::string> argv = {"env", WITHOUT_LEAK_CHECK, options.variable, "timeout", "60", "mpirun"};
+    Words argv = {"env", WITHOUT_LEAK_CHECK, options.variable, "timeout", "60", "mpirun"};
     if (is_open_mpi()) argv.insert(argv.end(), {"--oversubscribe", "--allow-run-as-root"});
     if (options.survive_death) argv.push_back("--enable-recovery");
     argv.insert(argv.end(), {"-np", std::to_string(processes), options.program});

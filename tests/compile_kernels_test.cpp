@@ -20,7 +20,7 @@ static bool has_drivers() {
 static const char* const WITHOUT =
     "no vendor drivers (dev/setup.sh vendor-compilers), or LLMC_TEST_DEVICE=none";
 
-static ProgramResult compile_for(const std::string& device, std::vector<std::string> options) {
+static ProgramResult compile_for(const std::string& device, Words options) {
     options.insert(options.begin(), {with_device, device, program, "--default-only"});
     return run_program(options);
 }

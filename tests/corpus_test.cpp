@@ -212,7 +212,7 @@ TEST(corpus, program_s_numbers_match_the_text_in_gpt2_tokens) {
 
 TEST(corpus, program_checks_stories) {
     TemporaryFolder folder;
-    ASSERT_EQ(run_program({make_corpus, "--out", folder / "c.txt", "--stories", "3"}).status, 0);
+    expect_ok(run_program({make_corpus, "--out", folder / "c.txt", "--stories", "3"}));
     std::string text = read_whole_file(folder / "c.txt");
     write_whole_file(folder / "sample.txt",
                      {"<|endoftext|>", text, "One day, nobody was there.\n\n", "One sun"});
@@ -225,7 +225,7 @@ TEST(corpus, program_checks_stories) {
 // It reads a file piece by piece, however large it is.
 TEST(corpus, program_checks_large_files) {
     TemporaryFolder folder;
-    ASSERT_EQ(run_program({make_corpus, "--out", folder / "c.txt", "--stories", "500"}).status, 0);
+    expect_ok(run_program({make_corpus, "--out", folder / "c.txt", "--stories", "500"}));
     ProgramResult result = run_program({make_corpus, "--check", folder / "c.txt"});
     EXPECT_TRUE(contains(result.out, "500 of 500 stories"));
     std::filesystem::resize_file(folder / "c.txt", uint64_t(2) << 30);  // with zeros
@@ -242,7 +242,7 @@ TEST(corpus, program_prints_its_version) {
 TEST(corpus, program_s_bad_input_gives_one_line_and_status_1) {
     TemporaryFolder folder;
     write_whole_file(folder / "empty", {""});
-    std::vector<std::vector<std::string>> cases = {
+    std::vector<Words> cases = {
         {},
         {"--bytes", "100"},
         {"--out", folder / "c.txt"},
@@ -257,7 +257,7 @@ TEST(corpus, program_s_bad_input_gives_one_line_and_status_1) {
         {"--check", folder / "missing"},
         {"--check", folder / "empty"},
     };
-    for (std::vector<std::string> arguments : cases) {
+    for (Words arguments : cases) {
         std::string shown;
         for (const std::string& argument : arguments) shown += argument + " ";
         arguments.insert(arguments.begin(), make_corpus);

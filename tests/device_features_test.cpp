@@ -90,7 +90,7 @@ static OptionalFeatures full() {
 }
 
 TEST(FeatureLines, OfADeviceWithEverything) {
-    const std::vector<std::string> lines = feature_lines(full());
+    const Words lines = feature_lines(full());
     ASSERT_EQ(lines.size(), 3u);
     EXPECT_EQ(lines[0],
               "subgroups of 32 (the device has 32 to 64), workgroups of 1024, 64 KiB of shared memory");

@@ -31,7 +31,7 @@ static int newest_checkpoint(const std::string& folder) {
 
 TEST_F(Distributed, KillsAtRandomMomentsLoseNothing) {
     const int processes = 3, steps = 400;
-    const std::vector<std::string> options = {"-x", std::to_string(steps), "-n", "20", "-y", "1"};
+    const Words options = {"-x", std::to_string(steps), "-n", "20", "-y", "1"};
     const double start_time = now();
     train(processes, options, "straight");
     const double duration = now() - start_time;

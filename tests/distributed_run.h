@@ -38,32 +38,29 @@ struct Distributed : testing::Test {
         }
     }
     // The program, unless `options` say otherwise on the CPU with one thread.
-    std::vector<std::string> trainer(int batch, const std::string& output,
-                                     const std::vector<std::string>& options) {
-        const std::vector<std::string> files = {program,  "-i", data.train,    "-j",
-                                                data.val, "-o", folder(output)};
+    Words trainer(int batch, const std::string& output, const Words& options) {
+        const Words files = {program, "-i", data.train, "-j", data.val, "-o", folder(output)};
         const std::string usual = "-t 17 -v 10 -s 0 --threads 1 --device cpu -e " + five_layers;
-        const std::vector<std::string> sizes = {"-b", std::to_string(batch), "-x", std::to_string(STEPS)};
+        const Words sizes = {"-b", std::to_string(batch), "-x", std::to_string(STEPS)};
         return with(with(with(files, words_of(usual)), sizes), options);
     }
-    inline static const std::vector<std::string> launcher =
-        words_of("env TERM=xterm " + std::string(WITHOUT_LEAK_CHECK) +
-                 " OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
-                 " mpirun --oversubscribe --bind-to none");
+    inline static const Words launcher = words_of("env TERM=xterm " + std::string(WITHOUT_LEAK_CHECK) +
+                                                  " OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+                                                  " mpirun --oversubscribe --bind-to none");
     // Trains with so many processes. `wrapper` is a command that runs the one behind it.
-    ProgramResult start(int processes, const std::vector<std::string>& options, const std::string& output,
-                        const std::vector<std::string>& wrapper = {}) {
-        const std::vector<std::string> command = with(launcher, {"-np", std::to_string(processes)});
+    ProgramResult start(int processes, const Words& options, const std::string& output,
+                        const Words& wrapper = {}) {
+        const Words command = with(launcher, {"-np", std::to_string(processes)});
         return run_program(with(wrapper, with(command, trainer(SEQUENCES / processes, output, options))));
     }
     // A process of a job, with options of its own, and a command that runs the one behind it, or options of
     // mpirun for it.
     struct Member {
-        std::vector<std::string> options, wrapper = {};
+        Words options, wrapper = {};
     };
-    ProgramResult start_each(const std::vector<Member>& members, const std::vector<std::string>& options,
-                             const std::string& output, const std::vector<std::string>& wrapper = {}) {
-        std::vector<std::string> command = launcher;
+    ProgramResult start_each(const std::vector<Member>& members, const Words& options,
+                             const std::string& output, const Words& wrapper = {}) {
+        Words command = launcher;
         for (const Member& member : members) {
             if (&member != &members[0]) command.push_back(":");
             command.insert(command.end(), {"-np", "1"});
@@ -73,8 +70,7 @@ struct Distributed : testing::Test {
         }
         return run_program(with(wrapper, command));
     }
-    std::vector<double> train(int processes, const std::vector<std::string>& options,
-                              const std::string& output) {
+    std::vector<double> train(int processes, const Words& options, const std::string& output) {
         const ProgramResult result = start(processes, options, output);
         EXPECT_EQ(result.status, 0) << result.err << result.out;
         return printed_losses(result.out);

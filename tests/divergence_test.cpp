@@ -19,7 +19,7 @@
 
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
-static void expect_one_line(const ProgramResult& result, const std::vector<std::string>& says) {
+static void expect_one_line(const ProgramResult& result, const Words& says) {
     expect_refusal(result);
     for (const std::string& text : says) EXPECT_TRUE(contains(result.err, text));
 }
@@ -49,15 +49,14 @@ TEST(Divergence, ModelsThatAreNotFiniteAreRefused) {
     const ModelConfig config =
         parse_descriptor("custom:layers=2,heads=2,channels=24,max_seq_len=32,vocab=257");
     const std::string model = data / "bad.bin";
-    auto run = [&](const std::string& name, std::vector<std::string> options) {
+    auto run = [&](const std::string& name, Words options) {
         options.insert(options.begin(), {BINARY_DIR "/" + name, "-e", model});
         return run_program(options);
     };
     for (int tensor = 0; tensor < NUM_PARAMETER_TENSORS; tensor++)
         for (const float bad : {NAN, INFINITY, -INFINITY}) {
             write_bad_model(model, config, tensor, bad, tensor % 2);
-            std::vector<std::string> says = {"bad.bin", parameter_info[tensor].name,
-                                             std::isnan(bad) ? "nan" : "inf"};
+            Words says = {"bad.bin", parameter_info[tensor].name, std::isnan(bad) ? "nan" : "inf"};
             if (parameter_info[tensor].per_layer) says.push_back("layer 1");
             expect_one_line(run("train_gpt2", {"--export", "hf", data / "out"}), says);
             EXPECT_FALSE(std::filesystem::exists(data / "out/model.safetensors"));
@@ -87,9 +86,9 @@ TEST(Divergence, LossesThatOverflowAreNoResult) {
     const HellaSwagExample example = {0, {1, 6, 11}, {{{16, 5}, {21, 2}, {3, 4}, {5, 1}}}};
     write_hellaswag(questions, std::vector<HellaSwagExample>(5, example));
     const std::string eval = BINARY_DIR "/eval";
-    const std::vector<std::string> evaluations[] = {{"-i", data.val, "eval: the loss is not finite"},
-                                                    {"--hellaswag", questions, "5 of 5 examples"}};
-    for (const std::vector<std::string>& e : evaluations) {
+    const Words evaluations[] = {{"-i", data.val, "eval: the loss is not finite"},
+                                 {"--hellaswag", questions, "5 of 5 examples"}};
+    for (const Words& e : evaluations) {
         const ProgramResult result = run_program({eval, "-e", model, e[0], e[1], "--device", "cpu"});
         EXPECT_EQ(result.status, 1) << result.out;
         EXPECT_EQ(result.out, "");
@@ -122,15 +121,15 @@ TEST(Divergence, ASafetensorsFileThatIsNotFiniteIsRefused) {
                 if (tensor == bad_tensor && offset == 0) values[1] = bad;
             };
             write_hugging_face(data / "hf", config, fill, in_bf16 ? StoredType::bf16 : StoredType::fp32);
-            const std::vector<std::string> says = {"model.safetensors", parameter_info[bad_tensor].name,
-                                                   in_bf16 ? "inf" : "nan", "at element 1"};
-            const std::vector<std::vector<std::string>> commands = {
+            const Words says = {"model.safetensors", parameter_info[bad_tensor].name, in_bf16 ? "inf" : "nan",
+                                "at element 1"};
+            const std::vector<Words> commands = {
                 {program, "-e", model, "--export", "hf", data / "b"},
                 {program, "-e", model, "-i", data.train, "-b", "1", "-t", "8", "-x", "1", "-s", "0", "-v",
                  "0", "--device", "cpu"},
                 {BINARY_DIR "/eval", "-e", model, "-i", data.val, "--device", "cpu"},
                 {BINARY_DIR "/generate", "-e", model, "--device", "cpu", "text"}};
-            for (const std::vector<std::string>& command : commands) {
+            for (const Words& command : commands) {
                 const ProgramResult result = run_program(command);
                 EXPECT_EQ(result.status, 1) << command[0];
                 for (const std::string& text : says) EXPECT_TRUE(contains(result.err, text));
@@ -172,7 +171,7 @@ TEST(Divergence, StatesThatAreNotFiniteAreRefused) {
 TEST(Divergence, NegativeSecondMomentsAreRefused) {
     Data data;
     const std::string run = data / "run";
-    ASSERT_EQ(data.run({"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "-o", run}).status, 0);
+    expect_ok(data.run({"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "-o", run}));
     const ModelConfig config = read_model_header(model_path(run, 2));
     const OptimizerState state = read_optimizer_state(optimizer_path(run, 2), config);
     auto fill = [](int, size_t, float* values, size_t n) { std::fill_n(values, n, 0.5f); };
@@ -195,8 +194,7 @@ TEST(Divergence, NegativeSecondMomentsAreRefused) {
 TEST(Divergence, ARunOfSkippedUpdatesStops) {
     Data data;
     for (const std::string& where : devices()) {
-        const std::vector<std::string> options = {"-s", "0", "-v",       "0",   "-l", "1000",
-                                                  "-c", "1", "--device", where, "-x", "200"};
+        const Words options = {"-s", "0", "-v", "0", "-l", "1000", "-c", "1", "--device", where, "-x", "200"};
         const ProgramResult result = data.run(options);
         const std::string skipped = where == "cpu" ? "the last 25 updates were skipped"
                                                    : "updates were skipped";  // a device may be a step ahead
@@ -216,8 +214,8 @@ TEST(Divergence, ARunOfSkippedUpdatesStops) {
 TEST(Divergence, PruningKeepsTheLastHealthyCheckpoint) {
     Data data;
     const std::string run = data / "run";
-    const std::vector<std::string> options = {"-s", "0",  "-v", "0",  "-n", "4",        "-nk",
-                                              "2",  "-c", "1",  "-o", run,  "--device", "cpu"};
+    const Words options = {"-s", "0",  "-v", "0",  "-n", "4",        "-nk",
+                           "2",  "-c", "1",  "-o", run,  "--device", "cpu"};
     expect_ok(data.run(with(options, {"-x", "40", "-l", "0.001"})));
     EXPECT_EQ(list_checkpoints(run), (std::vector<int>{40, 36}));  // nothing more is kept while all is well
     const ProgramResult diverged =
@@ -244,10 +242,10 @@ TEST(Divergence, WeightsThatOverflowAreNotSaved) {
         for (size_t i = 0; i < n; i++) values[i] = 0.01f * float((offset + i) % 7);
         if (tensor == WPE && offset + n == parameter_size(config, tensor)) values[n - 1] = 1e33f;
     });
-    const std::vector<std::string> options = {
-        program, "-e", model, "-i",   data.train, "-j",       data.val, "-b", "3",   "-t", "17",
-        "-l",    "3",  "-c",  "1000", "-k",       "constant", "-n",     "1",  "-nk", "1",  "--device",
-        "cpu",   "-s", "0",   "-v",   "0",        "-o",       run,      "-x", "9"};
+    const Words options = {program,    "-e", model, "-i",  data.train, "-j",       data.val, "-b",
+                           "3",        "-t", "17",  "-l",  "3",        "-c",       "1000",   "-k",
+                           "constant", "-n", "1",   "-nk", "1",        "--device", "cpu",    "-s",
+                           "0",        "-v", "0",   "-o",  run,        "-x",       "9"};
     const ProgramResult result = run_program(options);
     expect_one_line(result, {"cannot be saved: ", "the model has diverged", "-y 1 resumes from there"});
     EXPECT_EQ(list_checkpoints(run), std::vector<int>{1});

@@ -112,7 +112,7 @@ struct download : testing::Test {
         server.files[val] = shard(1000);
         server.files[train] = shard(50000);
     }
-    ProgramResult run(std::vector<std::string> arguments) {
+    ProgramResult run(Words arguments) {
         arguments.insert(arguments.begin(), {"env", "no_proxy=*", "RETRY_SECONDS=0",
                                              "BASE_URL=http://127.0.0.1:" + std::to_string(server.port) + "/",
                                              SOURCE_DIR "/data/download.sh"});
@@ -218,7 +218,7 @@ TEST_F(download, a_damaged_file_is_downloaded_again) {
     const ProgramResult again = fineweb();  // SHA256SUMS tells
     expect_complete(again);
     EXPECT_TRUE(contains(again.out, train + ": damaged, or not the server's"));
-    EXPECT_EQ(run_program({"sh", "-c", "cd " + folder.path + " && sha256sum -c SHA256SUMS"}).status, 0);
+    expect_ok(run_program({"sh", "-c", "cd " + folder.path + " && sha256sum -c SHA256SUMS"}));
     // Hugging Face names the checksum
     std::filesystem::remove(folder / "SHA256SUMS");
     const std::string sum =

@@ -52,7 +52,7 @@ TEST(Eval, LossPerplexityAndBitsPerByte) {
     for (const int T : {16, 5}) {
         const double nats = expected_nats(a, T) + expected_nats(b, T);
         for (const char* B : {"1", "4", "32"}) {
-            std::vector<std::string> data = {"-i", folder / "*.bin"};
+            Words data = {"-i", folder / "*.bin"};
             if (T == 5) data = {"-i", folder / "a.bin", "-i", folder / "[bc].bin"};
             const ProgramResult result = run_program(
                 with({program, "-e", tiny, "--device", "cpu", "-b", B, "-t", std::to_string(T)}, data));
@@ -80,17 +80,15 @@ TEST(Eval, TextsAsTheirShards) {
     for (int i = 0; i < 30000; i++) text += "line " + std::to_string(i) + (i % 7 ? "\n" : "\n\n");
     write_whole_file(folder / "texts/a.txt", {text});
     write_whole_file(folder / "texts/b.txt.gz", {gzip("another text, " + text.substr(0, 5000))});
-    const auto eval = [&](const std::vector<std::string>& options) {
+    const auto eval = [&](const Words& options) {
         const ProgramResult result = run_program(
             with({program, "-e", tiny, "--device", "cpu", "--tokenizer", "bytes", "-b", "64"}, options));
         EXPECT_EQ(result.status, 0) << result.err;
         return result.out;
     };
     for (const char* split : {"none", "blank-line"}) {
-        ASSERT_EQ(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x",
-                               "--split-documents", split, folder / "texts"})
-                      .status,
-                  0);
+        expect_ok(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x",
+                               "--split-documents", split, folder / "texts"}));
         const std::string shards = eval({"-i", folder / "x_train.bin"});
         EXPECT_EQ(eval({"--text", folder / "texts", "--split-documents", split}), shards);
         EXPECT_NE(eval({"--text", folder / "texts/a.txt", "--split-documents", split}), shards);
@@ -121,7 +119,7 @@ TEST(Eval, BadInputGivesOneLineAndStatus1) {
     write_token_shard(folder / "large.bin", large.data(), large.size());
     write_token_shard(folder / "one.bin", tokens.data(), 1);
     const std::string good = folder / "good.bin";
-    const std::vector<std::vector<std::string>> cases = {
+    const std::vector<Words> cases = {
         {},
         {"-e", tiny},
         {"-e", tiny, "--text", folder / "missing"},
@@ -136,7 +134,7 @@ TEST(Eval, BadInputGivesOneLineAndStatus1) {
         {"-e", tiny, "-i", good, "--hellaswag", good},
         {"-e", tiny, "-i", good, "--tokenizer", folder / "missing"},
     };
-    for (std::vector<std::string> arguments : cases) {
+    for (Words arguments : cases) {
         arguments.insert(arguments.begin(), program);
         const ProgramResult result = run_program(arguments);
         std::string shown;
@@ -145,13 +143,13 @@ TEST(Eval, BadInputGivesOneLineAndStatus1) {
         EXPECT_EQ(count_lines(result.err), 1) << shown << result.err;
         EXPECT_EQ(result.err.rfind("eval: ", 0), 0u) << shown << result.err;
     }
-    for (const std::vector<std::string>& option : {std::vector<std::string>{"--field", "text"},
-                                                   {"--split-documents", "none"},
-                                                   {"--include", "*.md"},
-                                                   {"--special-tokens"},
-                                                   {"--skip-bad-lines"},
-                                                   {"--as-text"}}) {
-        std::vector<std::string> arguments = {program, "-e", tiny, "-i", good, "--device", "cpu"};
+    for (const Words& option : {Words{"--field", "text"},
+                                {"--split-documents", "none"},
+                                {"--include", "*.md"},
+                                {"--special-tokens"},
+                                {"--skip-bad-lines"},
+                                {"--as-text"}}) {
+        Words arguments = {program, "-e", tiny, "-i", good, "--device", "cpu"};
         arguments.insert(arguments.end(), option.begin(), option.end());
         expect_refusal(run_program(arguments), option[0], "name a file or folder with --text");
     }

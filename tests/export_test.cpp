@@ -10,8 +10,6 @@
 #include "llmc/text/tokenizer.h"
 #include "tests/tiny_run.h"
 
-using Words = std::vector<std::string>;
-
 static std::string python() {
     const char* named = getenv("LLMC_TEST_PYTHON");
     return named ? named : "python3";
@@ -140,8 +138,7 @@ TEST_F(Export, TransformersReadsTheFolderInEachPrecision) {
         {"fp32", "torch.float32"}, {"bf16", "torch.bfloat16"}, {"fp16", "torch.float16"}};
     for (const char* name : {"bytes", "bpe"})
         for (const auto& [precision, type] : types) {
-            ASSERT_EQ(export_to("hf", folder / "hf", {"-e", run_of(name), "--precision", precision}).status,
-                      0);
+            expect_ok(export_to("hf", folder / "hf", {"-e", run_of(name), "--precision", precision}));
             const ProgramResult theirs = run_program(
                 {python(), "-c",
                  "import sys, torch, tokenizers, transformers\n"
@@ -167,22 +164,21 @@ TEST_F(Export, TransformersReadsTheFolderInEachPrecision) {
 // --- what is written ---
 
 TEST_F(Export, AModelCardSaysWhatIsKnownOfTheRun) {
-    ASSERT_EQ(export_to("hf", folder / "mine").status, 0);
+    expect_ok(export_to("hf", folder / "mine"));
     const std::string card = read_whole_file(folder / "mine/README.md");
     for (const char* part : {"# mine\n", "2 layers, 2 heads, 32 channels", "| steps | 120 |",
                              "| tokens trained on | 30,720 |", "| training data | bytes_train.bin |",
                              "| learning-rate | 0.005 |", "(step 119) |\n| validation loss | "})
         EXPECT_TRUE(contains(card, part));
     EXPECT_FALSE(contains(card, shared->path));  // no folder of this machine
-    ASSERT_EQ(export_to("hf", folder / "again", {"-e", folder / "mine"}).status, 0);
+    expect_ok(export_to("hf", folder / "again", {"-e", folder / "mine"}));
     EXPECT_TRUE(contains(read_whole_file(folder / "again/README.md"), "Nothing is known of its training"));
     EXPECT_EQ(greedy_text(folder / "again"), greedy_text(run_of("bytes")));
 }
 
 TEST_F(Export, PrecisionIsHonoured) {
     for (const char* precision : {"fp32", "bf16", "fp16"}) {
-        ASSERT_EQ(export_to("hf", folder / "hf", {"-e", run_of("bytes"), "--precision", precision}).status,
-                  0);
+        expect_ok(export_to("hf", folder / "hf", {"-e", run_of("bytes"), "--precision", precision}));
         EXPECT_EQ(greedy_text(folder / "hf"), greedy_text(run_of("bytes")));
     }
     EXPECT_TRUE(contains(read_whole_file(folder / "hf/model.safetensors"), "\"dtype\":\"F16\""));
@@ -196,7 +192,7 @@ TEST_F(Export, AFileWithoutATokenizerIsRefused) {
     std::filesystem::copy(run_of("bpe") + "/model_00000120.bin", bare);
     expect_refused(export_to("gguf", folder / "m.gguf", {"-e", bare}), {"bare.bin", "--tokenizer"});
     const Words named = {"-e", bare, "--tokenizer", *shared / "small.bin"};
-    EXPECT_EQ(export_to("gguf", folder / "new/m.gguf", named).status, 0);
+    expect_ok(export_to("gguf", folder / "new/m.gguf", named));
     EXPECT_FALSE(file_exists(folder / "m.gguf"));
 }
 
@@ -218,13 +214,13 @@ TEST_F(Export, AFolderWithOtherFilesIsRefusedAndStaysAsItIs) {
 
 TEST_F(Export, AnEarlierExportsFolderIsReplacedAsAWhole) {
     const std::string hf = folder / "hf";
-    ASSERT_EQ(export_to("hf", hf, {"-e", run_of("bpe")}).status, 0);
+    expect_ok(export_to("hf", hf, {"-e", run_of("bpe")}));
     create_folders(hf + "/.git");
-    ASSERT_EQ(export_to("hf", hf).status, 0);
+    expect_ok(export_to("hf", hf));
     EXPECT_EQ(greedy_text(hf), greedy_text(run_of("bytes")));
     EXPECT_EQ(read_whole_file(hf + "/merges.txt"), "#version: 0.2\n");
     std::filesystem::copy(run_of("bpe") + "/model_00000120.bin", folder / "bare.bin");
-    ASSERT_EQ(export_to("hf", hf, {"-e", folder / "bare.bin"}).status, 0);  // without a tokenizer
+    expect_ok(export_to("hf", hf, {"-e", folder / "bare.bin"}));  // without a tokenizer
     const Words rest = {".git", "README.md", "config.json", "generation_config.json", "model.safetensors"};
     EXPECT_EQ(names_in(hf), rest);
     write_whole_file(hf + "/chat_template.jinja", {"x"});
@@ -238,15 +234,15 @@ TEST_F(Export, OnlyAnEarlierGgufFileIsReplaced) {
     expect_refused(export_to("gguf", path), {path, "this program has not written it"});
     EXPECT_EQ(read_whole_file(path), "GGUF, but a text");
     remove_file(path);
-    ASSERT_EQ(export_to("gguf", path, {"-e", run_of("bpe")}).status, 0);
+    expect_ok(export_to("gguf", path, {"-e", run_of("bpe")}));
     const std::string earlier = read_whole_file(path);
-    ASSERT_EQ(export_to("gguf", path).status, 0);
+    expect_ok(export_to("gguf", path));
     EXPECT_NE(read_whole_file(path), earlier);
 }
 
 TEST_F(Export, InputsAreRefusedUnderAllNames) {
     const std::string hf = folder / "hf", tokenizer = folder / "tokenizer.bin";
-    ASSERT_EQ(export_to("hf", hf, {"-e", run_of("bpe")}).status, 0);
+    expect_ok(export_to("hf", hf, {"-e", run_of("bpe")}));
     std::filesystem::create_directory_symlink(hf, folder / "link");
     std::filesystem::copy(*shared / "small.bin", tokenizer);
     std::filesystem::copy(run_of("bpe") + "/model_00000120.bin", folder / "bare.bin");
@@ -285,7 +281,7 @@ TEST(ExportRoles, AreKeptByARunAndItsExport) {
     const std::string chat = folder / "chat", back = folder / "back", run = folder / "run";
     const Words shape = {"-e", "custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=300", "--device",
                          "cpu"};
-    ASSERT_EQ(run_program(with({program, "--tokenizer", "bytes", "--export", "hf", chat}, shape)).status, 0);
+    expect_ok(run_program(with({program, "--tokenizer", "bytes", "--export", "hf", chat}, shape)));
     write_whole_file(
         chat + "/tokenizer_config.json",
         {R"({"tokenizer_class": "GPT2Tokenizer", "bos_token": "<s>", "eos_token": "<|endoftext|>",)"
@@ -296,12 +292,10 @@ TEST(ExportRoles, AreKeptByARunAndItsExport) {
     std::string text;
     for (int i = 0; i < 1000; i++) text += "some text, and more of it\n";
     write_whole_file(folder / "text", {text});
-    ASSERT_EQ(run_program({program, "-e", chat, "--text", folder / "text", "-o", run, "-x", "1", "-b", "1",
-                           "-t", "16", "-s", "0", "--device", "cpu"})
-                  .status,
-              0);
+    expect_ok(run_program({program, "-e", chat, "--text", folder / "text", "-o", run, "-x", "1", "-b", "1",
+                           "-t", "16", "-s", "0", "--device", "cpu"}));
     std::filesystem::remove_all(chat);
-    ASSERT_EQ(run_program({program, "-e", run, "--export", "hf", back}).status, 0);
+    expect_ok(run_program({program, "-e", run, "--export", "hf", back}));
     const std::string config = read_whole_file(back + "/tokenizer_config.json");
     for (const char* member : {R"("bos_token": "<s>")", R"("pad_token": "<pad>")", R"("sep_token": "<s>")",
                                R"("eos_token": "<|endoftext|>")", R"("padding_side": "left")",
@@ -312,7 +306,7 @@ TEST(ExportRoles, AreKeptByARunAndItsExport) {
     EXPECT_TRUE(contains(generation, R"("pad_token_id": 258)"));
     EXPECT_EQ(open_tokenizer(back).vocab_size(), 259);
     const std::string gguf = folder / "model.gguf";
-    ASSERT_EQ(run_program({program, "-e", run, "--export", "gguf", gguf}).status, 0);
+    expect_ok(run_program({program, "-e", run, "--export", "gguf", gguf}));
     for (const char* key : {"tokenizer.chat_template", "tokenizer.ggml.padding_token_id"})
         EXPECT_TRUE(contains(read_whole_file(gguf), key));
     std::filesystem::create_directories(back + "/additional_chat_templates");

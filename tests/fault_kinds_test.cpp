@@ -20,8 +20,6 @@ namespace fs = std::filesystem;
 
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
-using Words = std::vector<std::string>;
-
 static ProgramResult run_faulty(const std::string& watched, const Words& settings, const Words& command) {
     return run_program(faulty(watched, settings, command));
 }
@@ -248,7 +246,7 @@ TEST(FaultKinds, AnEarlierRunMovesWhereFoldersCannotBeRenamed) {
     const std::string folder = data / "again", setting = "FILE_FAULT=rename:1+:EXDEV";
     const Words command = with({program, "-i", data.train, "-e", tiny, "-o", folder},
                                words_of("-x 2 -b 3 -t 17 -s 0 -v 0 --device cpu --tensorboard"));
-    ASSERT_EQ(run_program(command).status, 0);
+    expect_ok(run_program(command));
     const std::string events = names_in(folder + "/tensorboard").at(0);
     const std::string before = read_whole_file(folder + "/tensorboard/" + events);
     expect_ok(run_faulty(folder, {setting}, command));
@@ -259,7 +257,7 @@ TEST(FaultKinds, AnEarlierRunMovesWhereFoldersCannotBeRenamed) {
     fs::create_directories(folder + "/earlier_2/tensorboard");
     write_whole_file(folder + "/earlier_2/tensorboard/moved", {"before"});
     write_whole_file(folder + "/moving_earlier_run", {"earlier_2"});
-    EXPECT_EQ(run_faulty(folder, {setting}, command).status, 0);
+    expect_ok(run_faulty(folder, {setting}, command));
     EXPECT_EQ(names_in(folder + "/earlier_2/tensorboard").size(), 2u);
 }
 
@@ -279,7 +277,7 @@ TEST(FaultKinds, IdentityIsNeitherNameNorNumberAlone) {
                 {BINARY_DIR "/prepare_data", "--out", folder.path, "--name", name, folder / input});
         };
         EXPECT_EQ(prepare("text", "x").status, 0) << prepare("text", "x").err;
-        EXPECT_EQ(prepare("text", "x").status, 0);  // again, over its own shards
+        expect_ok(prepare("text", "x"));  // again, over its own shards
         EXPECT_EQ(names_in(folder.path), (Words{"text", "x.json", "x_train.bin"}));
         // an input under another spelling
         write_text(folder / "Q_train.bin", 40);
@@ -309,11 +307,9 @@ TEST(FaultKinds, ARunKnowsItsFilesUnderAnySpelling) {
     EXPECT_EQ(read_whole_file(folder + "/earlier_1/main.log"), "mine");
     EXPECT_EQ(read_whole_file(folder + "/earlier_1/options.toml"), "mine");
     EXPECT_TRUE(read_whole_file(model_path(folder + "/earlier_1", 2)) == model);
-    EXPECT_EQ(run_faulty(data.path, no_case,
+    expect_ok(run_faulty(data.path, no_case,
                          {BINARY_DIR "/eval", "-e", data.run_folder + "/MODEL_00000004.BIN", "-i", data.val,
-                          "-b", "1", "-t", "16", "--device", "cpu"})
-                  .status,
-              0);
+                          "-b", "1", "-t", "16", "--device", "cpu"}));
 }
 
 // Some file systems list each name in small letters, or in capitals, however it was spelled; some repeat
@@ -461,8 +457,7 @@ TEST(FaultKinds, ShardsAreKnownUnderAnySpelling) {
                                words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=257 -x 1 "
                                         "-b 2 -t 16 -s 0 -v 0 --device cpu")));
     };
-    ASSERT_EQ(run_program({BINARY_DIR "/prepare_data", "--out", data.path, "--name", "x", data.texts}).status,
-              0);
+    expect_ok(run_program({BINARY_DIR "/prepare_data", "--out", data.path, "--name", "x", data.texts}));
     for (const char* name : {"x_train.bin", "X_train.bin", "x_TRAIN.bin", "X_TRAIN.BIN"}) {
         const ProgramResult result = train(name, std::string("of_") + name);
         EXPECT_EQ(result.status, 0) << result.err;
@@ -510,10 +505,8 @@ TEST(FaultKinds, AnExtendedRunSaysItsRate) {
     const Data data;
     for (const char* schedule : {"cosine", "linear"}) {
         const std::string folder = data / schedule;
-        ASSERT_EQ(data.run(with({"-o", folder, "-k", schedule},
-                                words_of("-x 4 -q 0.1 -l 0.01 -s 0 -v 0 --device cpu")))
-                      .status,
-                  0);
+        expect_ok(data.run(
+            with({"-o", folder, "-k", schedule}, words_of("-x 4 -q 0.1 -l 0.01 -s 0 -v 0 --device cpu"))));
         fs::copy(folder, folder + "2", fs::copy_options::recursive);
         const ProgramResult jumps = run_program({program, "-y", "1", "-o", folder, "-x", "40"});
         const size_t advice = jumps.out.find("-k constant -l ");
@@ -526,8 +519,7 @@ TEST(FaultKinds, AnExtendedRunSaysItsRate) {
         EXPECT_FALSE(contains(goes_on.out, "the learning rate follows"));
     }
     const std::string to_zero = data / "to_zero";
-    ASSERT_EQ(data.run(with({"-o", to_zero}, words_of("-k linear -x 4 -q 0 -s 0 -v 0 --device cpu"))).status,
-              0);
+    expect_ok(data.run(with({"-o", to_zero}, words_of("-k linear -x 4 -q 0 -s 0 -v 0 --device cpu"))));
     const ProgramResult zero = run_program({program, "-y", "1", "-o", to_zero, "-x", "8"});
     EXPECT_TRUE(contains(zero.out, "the learning rate follows"));
     EXPECT_FALSE(contains(zero.out, "-k constant"));

@@ -21,25 +21,24 @@
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
 // 4 steps, then 4 more; a checkpoint every 2, of which one is kept.
-static const std::vector<std::string> four = {"-x", "4",  "-n", "2",  "-nk", "1",        "-s",
-                                              "0",  "-v", "3",  "-m", "2",   "--device", "cpu"};
-static const std::vector<std::string> eight_resumed = {"-x", "8", "-y", "1"};
+static const Words four = {"-x", "4",  "-n", "2",  "-nk", "1",        "-s",
+                           "0",  "-v", "3",  "-m", "2",   "--device", "cpu"};
+static const Words eight_resumed = {"-x", "8", "-y", "1"};
 
 struct Faults : Data {
     // Runs the trainer with the library. `settings` are its variables, for example {"FILE_FAULT=any:3:EIO"}.
-    ProgramResult run_with(const std::string& folder, const std::vector<std::string>& settings,
-                           const std::vector<std::string>& options) const {
+    ProgramResult run_with(const std::string& folder, const Words& settings, const Words& options) const {
         return run_program(faulty(folder, settings, with({program, "-o", folder}, options)));
     }
-    ProgramResult start(const std::string& folder, const std::vector<std::string>& settings) const {
+    ProgramResult start(const std::string& folder, const Words& settings) const {
         return run_with(folder, settings,
                         with(four, {"-i", train, "-j", val, "-e", tiny, "-b", "3", "-t", "17"}));
     }
-    std::vector<std::string> calls_of(const std::string& folder, const std::vector<std::string>& options) {
+    Words calls_of(const std::string& folder, const Words& options) {
         const std::string log = *this / "calls";
         std::filesystem::remove(log);
         expect_ok(run_with(folder, {"FILE_FAULT_LOG=" + log}, options));
-        std::vector<std::string> calls;
+        Words calls;
         std::istringstream text(read_whole_file(log));
         for (std::string line; std::getline(text, line);) calls.push_back(line);
         return calls;
@@ -75,9 +74,9 @@ static unsigned printed_seed() {
 TEST(FileFault, AnyCallMayFail) {
     Faults data;
     const std::string base = data / "base", whole = data / "whole", b = data / "b";
-    ASSERT_EQ(data.start(base, {}).status, 0);
+    expect_ok(data.start(base, {}));
     copy_folder(base, whole);
-    const std::vector<std::string> calls = data.calls_of(whole, eight_resumed);
+    const Words calls = data.calls_of(whole, eight_resumed);
     const long count = long(calls.size()), writes = std::count_if(calls.begin(), calls.end(), is_write);
     ASSERT_GT(count, 100);
     ASSERT_GT(writes, 10);
@@ -122,7 +121,7 @@ static bool changes_files(long call) {
 // Runs the program, and kills it before its system call number `kill_at` that may change a file. Returns the
 // number of such calls that it came to, and its wait() status.
 static const int NOT_TRACED = 126;
-static std::pair<long, int> run_traced(std::vector<std::string> command, long kill_at) {
+static std::pair<long, int> run_traced(Words command, long kill_at) {
     const pid_t child = fork();
     if (child < 0) return {0, NOT_TRACED << 8};
     if (child == 0) {
@@ -156,12 +155,12 @@ static std::pair<long, int> run_traced(std::vector<std::string> command, long ki
 TEST(FileFault, KilledAtAnySystemCall) {
     Faults data;
     const std::string base = data / "base", whole = data / "whole", b = data / "b";
-    const std::vector<std::string> begin =
+    const Words begin =
         with(four, {"-i", data.train, "-j", data.val, "-e", tiny, "-b", "3", "-t", "17", "-y", "1"});
-    ASSERT_EQ(data.start(base, {}).status, 0);
+    expect_ok(data.start(base, {}));
     std::mt19937 random(printed_seed());
     for (const bool resumes : {false, true}) {
-        std::vector<std::string> command = with({program, "-o", b}, resumes ? eight_resumed : begin);
+        Words command = with({program, "-o", b}, resumes ? eight_resumed : begin);
         auto prepare = [&] {
             std::filesystem::remove_all(b);
             if (resumes) copy_folder(base, b);
@@ -195,7 +194,7 @@ TEST(FileFault, KilledAtAnySystemCall) {
 TEST(FileFault, AFullDiskKeepsTheEarlierCheckpoint) {
     Faults data;
     const std::string base = data / "base", whole = data / "whole", b = data / "b";
-    ASSERT_EQ(data.start(base, {}).status, 0);
+    expect_ok(data.start(base, {}));
     copy_folder(base, whole);
     long writes = 0;
     for (const std::string& call : data.calls_of(whole, eight_resumed)) writes += is_write(call);
@@ -208,7 +207,7 @@ TEST(FileFault, AFullDiskKeepsTheEarlierCheckpoint) {
         ASSERT_LE(result.status, 1) << result.out << result.err;
         EXPECT_EQ(errors_in(result.err), result.status) << result.err;
         EXPECT_GE(find_latest_checkpoint(b).step, 4);
-        ASSERT_EQ(data.run_with(b, {}, eight_resumed).status, 0);
+        expect_ok(data.run_with(b, {}, eight_resumed));
         for (auto path : {model_path, optimizer_path, run_path})
             EXPECT_TRUE(read_whole_file(path(whole, 8)) == read_whole_file(path(b, 8))) << path(b, 8);
         EXPECT_EQ(names_in(b), names_in(whole));
@@ -219,7 +218,7 @@ TEST(FileFault, AFullDiskKeepsTheEarlierCheckpoint) {
 TEST(FileFault, AFailingLogGivesAWarning) {
     Faults data;
     const std::string a = data / "a", b = data / "b";
-    ASSERT_EQ(data.start(a, {}).status, 0);
+    expect_ok(data.start(a, {}));
     const ProgramResult result = data.start(b, {"FILE_FAULT=write:5:ENOSPC"});  // the third are the logs'
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_TRUE(contains(result.err, "warning: cannot write " + b + "/m"));
@@ -234,7 +233,7 @@ TEST(FileFault, AFailingLogGivesAWarning) {
 TEST(FileFault, CheckpointsAreFlushedInOrder) {
     Faults data;
     const std::string a = data / "a";
-    ASSERT_EQ(data.start(a, {}).status, 0);
+    expect_ok(data.start(a, {}));
     std::set<std::string> flushed;    // files since they were last written
     std::set<std::string> new_names;  // since the folder was last flushed
     int checkpoints = 0;
@@ -263,7 +262,7 @@ TEST(FileFault, CheckpointsAreFlushedInOrder) {
 TEST(FileFault, NothingIsPrunedAfterAFailedFlush) {
     Faults data;
     const std::string a = data / "a", b = data / "b";
-    ASSERT_EQ(data.start(a, {}).status, 0);
+    expect_ok(data.start(a, {}));
     for (int n : {4, 5, 6, 7, 8, 9, 10, 11}) {  // the first three are the logs' and the options'
         SCOPED_TRACE(n);
         copy_folder(a, b);
@@ -292,7 +291,7 @@ TEST(FileFault, RoomIsChecked) {
 TEST(FileFault, AResumedRunPrunesFirst) {
     Faults data;
     const std::string a = data / "a";
-    const std::vector<std::string> begin =
+    const Words begin =
         with(four, {"-i", data.train, "-j", data.val, "-e", tiny, "-b", "3", "-t", "17", "--no-keep-best"});
     ASSERT_EQ(data.run_with(a, {"FILE_FAULT=rename:14:kill"}, begin).status, 128 + SIGKILL);
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{4, 2}));
@@ -306,12 +305,11 @@ TEST(FileFault, AResumedRunPrunesFirst) {
 TEST(FileFault, AnEarlierRunIsNeverSplit) {
     Faults data;
     const std::string base = data / "base", b = data / "b";
-    ASSERT_EQ(data.start(base, {}).status, 0);
-    const std::vector<std::string> files = names_in(base);
+    expect_ok(data.start(base, {}));
+    const Words files = names_in(base);
     const std::string model = read_whole_file(model_path(base, 4));
-    const std::vector<std::string> again = {"-x", "0",  "-y",       "0",   "-s",     "0",  "-v",
-                                            "0",  "-i", data.train, "-j",  data.val, "-e", tiny,
-                                            "-b", "3",  "--device", "cpu", "-t",     "17"};
+    const Words again = {"-x", "0",      "-y", "0",  "-s", "0", "-v",       "0",   "-i", data.train,
+                         "-j", data.val, "-e", tiny, "-b", "3", "--device", "cpu", "-t", "17"};
     copy_folder(base, b);
     const long count = long(data.calls_of(b, again).size());
     std::mt19937 random(printed_seed());
@@ -325,7 +323,7 @@ TEST(FileFault, AnEarlierRunIsNeverSplit) {
         for (const std::string earlier : {"/earlier_1", "/earlier_2"})
             if (std::filesystem::exists(model_path(b + earlier, 4))) where = b + earlier;
         ASSERT_NE(where, "");
-        const std::vector<std::string> found = names_in(where);
+        const Words found = names_in(where);
         for (const std::string& name : files)
             EXPECT_TRUE(std::ranges::count(found, name)) << name << " in " << where;
         EXPECT_TRUE(read_whole_file(model_path(where, 4)) == model);

@@ -73,7 +73,7 @@ TEST(MatchingPaths, DoNotSearchAWholeDisk) {
     TemporaryFolder folder;
     std::filesystem::create_directories(folder / "a/b");
     write_whole_file(folder / "a/b/c1", {""});
-    EXPECT_EQ(matching_paths(folder / "*/b/c*"), (std::vector<std::string>{folder / "a/b/c1"}));
+    EXPECT_EQ(matching_paths(folder / "*/b/c*"), (Words{folder / "a/b/c1"}));
     EXPECT_EQ(matching_paths(folder / "a/b/[c]?").size(), 1u);
     for (const char* pattern : {"/*/*/*/*", "/*/?/*/*/*x", "*/[a]/*/b/?"})
         EXPECT_TRUE(contains(message_of([&] { matching_paths(pattern); }), "at most three parts"));

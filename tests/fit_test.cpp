@@ -12,8 +12,8 @@
 
 static const uint64_t no_limit = ~uint64_t(0);
 
-static Options parsed(const std::vector<std::string>& arguments, int processes = 1) {
-    std::vector<std::string> all = {"train_gpt2", "--dry-run=memory"};
+static Options parsed(const Words& arguments, int processes = 1) {
+    Words all = {"train_gpt2", "--dry-run=memory"};
     all.insert(all.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (std::string& word : all) argv.push_back(word.data());
@@ -50,10 +50,10 @@ static std::string message(const Options& o, uint64_t bytes, uint64_t largest = 
 }
 
 // The options in a message: after "; use ", separated by ", or ".
-static std::vector<std::string> advices_in(const std::string& text) {
+static Words advices_in(const std::string& text) {
     const size_t start = text.find("; use ");
     if (start == std::string::npos) return {};
-    std::vector<std::string> advices;
+    Words advices;
     std::string rest = text.substr(start + 6);
     for (size_t end; (end = rest.find(", or ")) != std::string::npos; rest = rest.substr(end + 5))
         advices.push_back(rest.substr(0, end));
@@ -62,7 +62,7 @@ static std::vector<std::string> advices_in(const std::string& text) {
 }
 
 struct Case {
-    std::vector<std::string> arguments;
+    Words arguments;
     int processes;
 };
 static const std::vector<Case> cases = {
@@ -102,7 +102,7 @@ TEST(Fit, WhatIsAdvisedIsAccepted) {
                 refused += !problem.empty();
                 for (const std::string& advice : advices_in(problem)) {
                     SCOPED_TRACE(problem);
-                    const std::vector<std::string> again = with(c.arguments, words_of(advice));
+                    const Words again = with(c.arguments, words_of(advice));
                     Options o;
                     EXPECT_EQ(message_of([&] { o = parsed(again, c.processes); }), "");
                     EXPECT_EQ(problem_of(o, room, largest, host), "");
@@ -115,7 +115,7 @@ TEST(Fit, WhatIsAdvisedIsAccepted) {
 
 // A tight room, in which each message advises something else.
 TEST(Fit, AdviceKeepsTheStepsAndIsTheFastest) {
-    const auto advice = [](const std::vector<std::string>& arguments, uint64_t room) {
+    const auto advice = [](const Words& arguments, uint64_t room) {
         const std::string text = message(parsed(arguments), room);
         const size_t start = text.find("; ");
         return start == std::string::npos ? text : text.substr(start + 2);
@@ -145,7 +145,7 @@ TEST(Fit, ProcessesOfADeviceDivideItsMemory) {
 }
 
 // As run_plan's, with a need of 10 per sequence.
-static int largest(const std::vector<std::string>& arguments, uint64_t bytes, uint64_t piece, int processes) {
+static int largest(const Words& arguments, uint64_t bytes, uint64_t piece, int processes) {
     MemoryCheck memory;
     memory.need = [](const RunShape& s) {
         return MemoryNeed{100 + 10 * uint64_t(s.B), 10 * uint64_t(s.B), ""};
@@ -155,7 +155,7 @@ static int largest(const std::vector<std::string>& arguments, uint64_t bytes, ui
 }
 
 TEST(Fit, LargestBatch) {
-    const std::vector<std::string> free = {"-t", "16"}, divisor = {"-t", "16", "-b", "1", "-d", "1600"};
+    const Words free = {"-t", "16"}, divisor = {"-t", "16", "-b", "1", "-d", "1600"};
     EXPECT_EQ(largest(free, 109, no_limit, 1), 0);
     EXPECT_EQ(largest(free, 110, no_limit, 1), 1);
     EXPECT_EQ(largest(free, 120, no_limit, 1), 2);
@@ -175,8 +175,7 @@ TEST(Fit, ChoosesTheFastestThatFits) {
     struct Chosen {
         int batch, recompute, total;
     };
-    const auto choice = [](const std::vector<std::string>& arguments, uint64_t room,
-                           uint64_t tokens = no_limit) {
+    const auto choice = [](const Words& arguments, uint64_t room, uint64_t tokens = no_limit) {
         Options o = parsed(arguments);
         choose_fit(o, check_of(o, room), tokens);
         EXPECT_EQ(message(o, room), "");
@@ -202,9 +201,8 @@ TEST(Fit, ChoosesTheFastestThatFits) {
 }
 
 TEST(Fit, OffloadsIfNothingElseFitsOrStepsAreLong) {
-    const auto choice = [](const std::vector<std::string>& more, uint64_t room, uint64_t host,
-                           const char* step = "4096") {
-        std::vector<std::string> arguments = {"-t", "64", "--precision", "bf16", "-d", step, "-b", "auto"};
+    const auto choice = [](const Words& more, uint64_t room, uint64_t host, const char* step = "4096") {
+        Words arguments = {"-t", "64", "--precision", "bf16", "-d", step, "-b", "auto"};
         arguments.insert(arguments.end(), more.begin(), more.end());
         Options o = parsed(arguments);
         choose_fit(o, check_of(o, room, ~uint64_t(0), host), no_limit);
@@ -226,8 +224,7 @@ TEST(Fit, OffloadsIfNothingElseFitsOrStepsAreLong) {
 }
 
 TEST(Fit, LeavesWhatWasChosen) {
-    for (const std::vector<std::string>& given :
-         {std::vector<std::string>{"-b", "64"}, {"-r", "1"}, {"-b", "64", "-r", "1"}})
+    for (const Words& given : {Words{"-b", "64"}, {"-r", "1"}, {"-b", "64", "-r", "1"}})
         EXPECT_FALSE(parsed(given).may_choose_batch());
     EXPECT_TRUE(parsed({}).may_choose_batch());
     EXPECT_TRUE(parsed({"-b", "auto", "-r", "1"}).may_choose_batch());

@@ -31,7 +31,7 @@ static std::string interpreted(const std::string& text) {
 }
 
 // Commands that print names; %: the folder with the inputs.
-static std::vector<std::vector<std::string>> commands(const std::string& folder) {
+static std::vector<Words> commands(const std::string& folder) {
     const std::string shape = "custom:layers=1,heads=1,channels=16,max_seq_len=16,vocab=257";
     const std::string text = folder + "/text.txt";
     return {
@@ -69,7 +69,7 @@ static std::vector<ProgramResult> run_all(const TemporaryFolder& top, const std:
     write_whole_file(folder + "/bad.toml", {"model=\"" + name.substr(0, 8) + "\"\n"});
     write_whole_file(folder + "/worse.toml", {name.substr(0, 8) + "=1\n"});
     std::vector<ProgramResult> results;
-    for (std::vector<std::string> command : commands(folder)) {
+    for (Words command : commands(folder)) {
         command.insert(command.begin(), {"env", "-C", top.path});
         results.push_back(run_program(command));
     }

@@ -15,8 +15,8 @@
 static const std::string program = BINARY_DIR "/generate";
 static const std::string tiny = "custom:layers=2,heads=2,channels=32,max_seq_len=64,vocab=257";
 
-static ProgramResult generate(std::vector<std::string> arguments) {
-    const std::vector<std::string> first = {program, "-e", tiny, "--device", "cpu"};
+static ProgramResult generate(Words arguments) {
+    const Words first = {program, "-e", tiny, "--device", "cpu"};
     arguments.insert(arguments.begin(), first.begin(), first.end());
     return run_program(arguments);
 }
@@ -73,7 +73,7 @@ TEST(TextStream, EscapesControlCharactersOnTerminals) {
 
 TEST(StopTexts, EndTheTextBeforeTheFirst) {
     struct Case {
-        std::vector<std::string> stops;
+        Words stops;
         const char *text, *shown;
         bool found;
     };
@@ -103,7 +103,7 @@ TEST(Generate, PromptFromArgumentFileOrStandardInput) {
     EXPECT_GT(argument.out.size(), 40u);
     EXPECT_TRUE(contains(argument.err, "tokens/s"));
     EXPECT_EQ(generate({"-n", "40", "--file", folder / "prompt"}).out, argument.out);
-    const std::vector<std::string> reads = {program, "-e", tiny, "--device", "cpu", "-n", "40", "-"};
+    const Words reads = {program, "-e", tiny, "--device", "cpu", "-n", "40", "-"};
     EXPECT_EQ(run_with_input(reads, "Once upon").out, argument.out);
     for (const char* line_end : {"\n", "\r\n"}) {
         write_whole_file(folder / "line", {"Once upon", line_end});
@@ -114,7 +114,7 @@ TEST(Generate, PromptFromArgumentFileOrStandardInput) {
     EXPECT_EQ(generate({"-n", "0", "--file", folder / "lines"}).out, "Once upon\n\n");
     EXPECT_EQ("Once upon" + generate({"-n", "40", "--no-echo", "Once upon"}).out, argument.out);
     EXPECT_EQ(generate({"-n", "0", "Once upon"}).out, "Once upon\n");
-    EXPECT_EQ(generate({"-n", "5"}).status, 0);  // a new document
+    expect_ok(generate({"-n", "5"}));  // a new document
     // the reader of text files: a byte order mark, UTF-16, compression
     write_whole_file(folder / "marked", {"\xef\xbb\xbfOnce upon"});
     EXPECT_EQ(generate({"-n", "40", "--file", folder / "marked"}).out, argument.out);
@@ -133,7 +133,7 @@ TEST(Generate, EndsWithNoPartOfACharacter) {
     int ended_within = 0;
     for (int n = 1; n < 40; n++) {
         const size_t whole = whole_characters(all.substr(0, n));
-        const std::vector<std::string> options = {"-n", std::to_string(n), "--no-echo", "--ignore-end", "a"};
+        const Words options = {"-n", std::to_string(n), "--no-echo", "--ignore-end", "a"};
         EXPECT_EQ(generate(options).out, all.substr(0, whole) + "\n") << n;
         if (whole == size_t(n)) continue;
         ended_within++;
@@ -155,7 +155,7 @@ TEST(Generate, SameSeedSameTextAlsoPastTheContext) {
 }
 
 TEST(Generate, SamplingOptionsHaveAnEffect) {
-    auto text = [](std::vector<std::string> options) {
+    auto text = [](Words options) {
         options.insert(options.end(), {"-n", "60", "--ignore-end", "To be"});
         return generate(options).out;
     };
@@ -177,7 +177,7 @@ TEST(Generate, SeveralSamplesSideBySide) {
     const ProgramResult result = generate({"-n", "80", "--seed", "7", "--samples", "3", "To be"});
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(result.out, expected);
-    EXPECT_EQ(generate({"-n", "1", "--samples", "65", "x"}).status, 0);  // more than the context has tokens
+    expect_ok(generate({"-n", "1", "--samples", "65", "x"}));  // more than the context has tokens
     EXPECT_NE(generate({"-n", "1", "--samples", "1025", "x"}).status, 0);
 }
 
@@ -219,7 +219,7 @@ TEST(Generate, ThreadsDoNotChangeTheText) {
 }
 
 // What the program shows on a terminal, with the input typed.
-static std::string on_terminal(std::vector<std::string> arguments, const std::string& typed) {
+static std::string on_terminal(Words arguments, const std::string& typed) {
     arguments.insert(arguments.begin(), {program, "-e", tiny, "--device", "cpu"});
     return shown_on_terminal(arguments, "dumb", typed);
 }
@@ -236,7 +236,7 @@ TEST(Generate, EscapesControlCharactersOnATerminalOnly) {
 TEST(Generate, InteractivePromptsAreContinued) {
     const std::string one = generate({"-n", "30", "--no-echo", "To be"}).out,
                       two = generate({"-n", "30", "--no-echo", "Once"}).out;
-    const std::vector<std::string> interactive = {program, "-e", tiny, "--device", "cpu", "-n", "30", "-i"};
+    const Words interactive = {program, "-e", tiny, "--device", "cpu", "-n", "30", "-i"};
     EXPECT_EQ(run_with_input(interactive, "To be\n\nOnce").out, one + two);
     const std::string shown = on_terminal({"-n", "30", "-i"}, "To be\nOnce\n\x04");
     if (shown.empty()) GTEST_SKIP() << "no pseudo-terminal";
@@ -269,7 +269,7 @@ TEST(Generate, BadInputGivesOneLineAndStatus1) {
     TemporaryFolder folder;
     write_whole_file(folder / "text", {"some text"});
     write_whole_file(folder / "empty", {"\n\n"});
-    const std::vector<std::vector<std::string>> cases = {
+    const std::vector<Words> cases = {
         {program},
         {program, "-e", "d7", "x"},
         {program, "-e", folder / "missing.bin", "x"},
@@ -292,7 +292,7 @@ TEST(Generate, BadInputGivesOneLineAndStatus1) {
         {program, "-e", tiny, "--precision", "int8", "x"},
         {program, "-e", tiny, "--device", "no such device", "x"},
     };
-    for (const std::vector<std::string>& arguments : cases) {
+    for (const Words& arguments : cases) {
         const ProgramResult result = run_program(arguments);
         std::string shown;
         for (const std::string& argument : arguments) shown += argument + " ";

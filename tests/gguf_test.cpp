@@ -32,7 +32,7 @@ struct Parsed {
     std::string bytes;
     size_t at = 0;
     std::map<std::string, std::string> values;  // of numbers and texts, printed
-    std::map<std::string, std::vector<std::string>> lists;
+    std::map<std::string, Words> lists;
     std::map<std::string, Tensor> tensors;
     size_t data = 0;
 
@@ -49,7 +49,7 @@ struct Parsed {
                 continue;
             }
             const uint32_t element = take<uint32_t>();
-            std::vector<std::string>& list = lists[key];
+            Words& list = lists[key];
             for (uint64_t n = take<uint64_t>(); n > 0; n--) list.push_back(take_value(element));
         }
         for (uint64_t i = 0; i < num_tensors; i++) {
@@ -170,13 +170,13 @@ TEST(Gguf, DescribesModelAndTokenizer) {
                                                        {"tokenizer.ggml.eos_token_id", "259"},
                                                        {"tokenizer.ggml.add_bos_token", "true"}};
     for (const auto& [key, value] : wanted) EXPECT_EQ(file.values[key], value) << key;
-    const std::vector<std::string>& tokens = file.lists["tokenizer.ggml.tokens"];
+    const Words& tokens = file.lists["tokenizer.ggml.tokens"];
     ASSERT_EQ(tokens.size(), 260u);  // those that the tokenizer lacks are left out
     EXPECT_EQ(file.tensors["token_embd.weight"].shape[1], 260u);
     EXPECT_EQ(tokens['a'], "a");
     EXPECT_EQ(tokens[' '], "\u0120");
     EXPECT_EQ(tokens[259], "<|endoftext|>");
-    const std::vector<std::string> merges = {"\u0120 t", "h e", "\u0120t he"};
+    const Words merges = {"\u0120 t", "h e", "\u0120t he"};
     EXPECT_EQ(file.lists["tokenizer.ggml.merges"], merges);
     for (int id = 0; id < 260; id++)
         EXPECT_EQ(file.lists["tokenizer.ggml.token_type"][id], id == 259 ? "3" : "1") << id;
@@ -202,9 +202,8 @@ TEST(Gguf, AddedTokensAreMarked) {
     write();
     Parsed file(folder / "model.gguf");
     EXPECT_EQ(file.lists["tokenizer.ggml.tokens"].back(), "caf\u00e9");  // not the printable bytes
-    const std::vector<std::string> types = file.lists["tokenizer.ggml.token_type"];
-    EXPECT_EQ((std::vector<std::string>{types[0], types[256], types[257], types[258]}),
-              (std::vector<std::string>{"1", "3", "3", "4"}));
+    const Words types = file.lists["tokenizer.ggml.token_type"];
+    EXPECT_EQ((Words{types[0], types[256], types[257], types[258]}), (Words{"1", "3", "3", "4"}));
     for (bool AddedToken::*flag : {&AddedToken::lstrip, &AddedToken::rstrip, &AddedToken::single_word}) {
         tokenizer.added[1].*flag = true;
         EXPECT_TRUE(contains(message_of(write), "'<|user|>' has "));

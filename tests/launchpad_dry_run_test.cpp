@@ -73,15 +73,15 @@ TEST(DryRun, RunsNothingAndNamesWhatIsNeeded) {
                                            : slot == int(Scratch::norm) ? 28u
                                                                         : 0u);
         EXPECT_EQ(needs.scratch_bytes(), 428u);
-        std::vector<std::string> kernels;
+        Words kernels;
         for (const auto& [key, constants] : needs.kernels) {
             ASSERT_EQ(constants.size(), 1u);
             kernels.push_back(
                 format_string("%s %u", key.c_str(), constants[0]));  // the key ends its name with 0
         }
         std::sort(kernels.begin(), kernels.end());
-        EXPECT_EQ(kernels, (std::vector<std::string>{"peak_copy_fp32 16", "peak_copy_fp32 32",
-                                                     "peak_copy_fp32 64", "sum_losses2_fp32 1"}));
+        EXPECT_EQ(kernels, (Words{"peak_copy_fp32 16", "peak_copy_fp32 32", "peak_copy_fp32 64",
+                                  "sum_losses2_fp32 1"}));
         EXPECT_TRUE(needs.untuned.empty());
     });
 }
@@ -219,7 +219,7 @@ TEST(DryRun, TuneMeasuresEachChoiceOnce) {
         options.timestamps = true;
         LaunchPad pad(options);
         DeviceArray<float> one(pad, std::vector<float>{1.0f}), total(pad, std::vector<float>{0.0f});
-        std::vector<std::string> measured;
+        Words measured;
         auto measure = [&](const char* name) {
             measured.push_back(name);
             add_to(pad, total, one, 1);
@@ -239,7 +239,7 @@ TEST(DryRun, TuneMeasuresEachChoiceOnce) {
         EXPECT_FALSE(pad.tuned("a", nullptr));
         Progress progress;
         pad.tune(progress.callback());
-        EXPECT_EQ(measured, (std::vector<std::string>{"a", "b"}));
+        EXPECT_EQ(measured, (Words{"a", "b"}));
         EXPECT_EQ(progress.calls, (Calls{{0, 2}, {1, 2}}));
         EXPECT_EQ(pad.tuned("a", nullptr), 64);
         EXPECT_TRUE(pad.take_kernel_times().empty());  // tuning does not count

@@ -183,7 +183,7 @@ struct Jobs : Leases {
     Data data;
     std::string output = data / "out";
 
-    std::vector<std::string> command(const std::vector<std::string>& options) const {
+    Words command(const Words& options) const {
         const std::string usual = "-b 3 -t 17 -s 0 -v 0 --device cpu -y 1 -nk 2 -e " + tiny;
         return with(with({"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so", "FILE_FAULT_LOCKS=0",
                           "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0", program, "-i", data.train,
@@ -222,8 +222,8 @@ TEST_F(Jobs, TheSecondIsRefusedAndAKilledOneIsResumedAtOnce) {
                 run_program({BINARY_DIR "/" + reader, "-e", output, "--device", "cpu"});
             EXPECT_FALSE(contains(result.err, "is using this folder"));
         }
-        EXPECT_EQ(run_program({program, "--plot", output}).status, 0);
-        EXPECT_EQ(run_program({program, "-e", output, "--export", "hf", data / "hf"}).status, 0);
+        expect_ok(run_program({program, "--plot", output}));
+        expect_ok(run_program({program, "-e", output, "--export", "hf", data / "hf"}));
         kill(process_of(lease), SIGKILL);
     }
     const int newest = list_checkpoints(output).front();

@@ -15,8 +15,6 @@
 #include "tests/small_checkpoint.h"
 #include "tests/tiny_run.h"
 
-using Words = std::vector<std::string>;
-
 static const std::vector<int> steps = {INT_MAX, 1 << 30, 100000000, 99999999, 7};  // newest first
 
 TEST(ManyDigits, CheckpointsOfAnyStep) {
@@ -27,7 +25,7 @@ TEST(ManyDigits, CheckpointsOfAnyStep) {
         EXPECT_EQ(find_latest_checkpoint(folder.path).step, step);
         delete_checkpoint(folder.path, step);
     }
-    EXPECT_EQ(names_in(folder.path), std::vector<std::string>{});
+    EXPECT_EQ(names_in(folder.path), Words{});
 }
 
 TEST(ManyDigits, AnEarlierRunMovesWithAllItsCheckpoints) {
@@ -35,7 +33,7 @@ TEST(ManyDigits, AnEarlierRunMovesWithAllItsCheckpoints) {
     for (int step : steps) write_small(folder.path, step);
     move_earlier_run(folder.path);
     const std::string moved = folder / "earlier_1";
-    EXPECT_EQ(names_in(folder.path), std::vector<std::string>{"earlier_1"});
+    EXPECT_EQ(names_in(folder.path), Words{"earlier_1"});
     EXPECT_EQ(list_checkpoints(moved), steps);
     EXPECT_EQ(find_latest_checkpoint(moved).step, steps[0]);
 }
@@ -49,7 +47,7 @@ TEST(ManyDigits, LeftoversOfAnyStepGo) {
         write_whole_file(optimizer_part_path(folder.path, step, 123456), {"a state"});
     }
     remove_leftovers(folder.path);
-    EXPECT_EQ(names_in(folder.path), std::vector<std::string>{});
+    EXPECT_EQ(names_in(folder.path), Words{});
 }
 
 TEST(ManyDigits, StepsInNames) {
@@ -71,7 +69,7 @@ TEST(ManyDigits, NoFormatReadsSoManyDigits) {
 }
 
 // The message of a job of so many processes with these options; "" if they are accepted.
-static std::string refusal(int processes, std::vector<std::string> arguments) {
+static std::string refusal(int processes, Words arguments) {
     arguments.insert(arguments.begin(), {"train_gpt2", "-i", "x"});
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -107,10 +105,10 @@ TEST(ManyDigits, CountsOfShards) {
 }
 
 // The long options in a program's --help, without those that end the program.
-static std::vector<std::string> options_of(const std::string& path) {
+static Words options_of(const std::string& path) {
     static const std::regex pattern("\n +(-[^ ]*,)?(--[a-z0-9-]+)");
     const std::string help = run_program({path, "--help"}).out;
-    std::vector<std::string> options;
+    Words options;
     for (std::sregex_iterator match(help.begin(), help.end(), pattern), end; match != end; ++match)
         if (const std::string name = (*match)[2]; name != "--help" && name != "--version")
             options.push_back(name);

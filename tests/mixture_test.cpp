@@ -17,8 +17,6 @@
 #include "tests/distributed_run.h"
 #include "tests/message_of.h"
 
-using Words = std::vector<std::string>;
-
 // --- weights ---
 
 TEST(WeightedPath, WhatIsAWeight) {
@@ -248,20 +246,20 @@ TEST_F(MixedRun, AValidationReadsNoMoreThanThatOfOneSource) {
 
 TEST_F(MixedRun, AResumedRunIsBitIdentical) {
     const Words options = {"--dropout", "0.1", "-n", "5"}, resume = {"-y", "1", "-x", "8"};
-    ASSERT_EQ(run(with(options, {"-o", folder("whole")})).status, 0);
-    ASSERT_EQ(run(with(options, {"-o", folder("run"), "-x", "5"})).status, 0);
+    expect_ok(run(with(options, {"-o", folder("whole")})));
+    expect_ok(run(with(options, {"-o", folder("run"), "-x", "5"})));
     expect_ok(run(with(options, with(resume, {"-o", folder("run")}))));
     EXPECT_EQ(model_after("run", 8), model_after("whole", 8));
     // in other micro-batches, of which each step has the same sequences
-    ASSERT_EQ(run({"-o", folder("plain")}).status, 0);
-    ASSERT_EQ(run({"-o", folder("other"), "-x", "5"}).status, 0);
-    ASSERT_EQ(run(with(resume, {"-o", folder("other"), "-b", "2"})).status, 0);
+    expect_ok(run({"-o", folder("plain")}));
+    expect_ok(run({"-o", folder("other"), "-x", "5"}));
+    expect_ok(run(with(resume, {"-o", folder("other"), "-b", "2"})));
     for (size_t step = 5; step < 8; step++)
         EXPECT_NEAR(data.losses(folder("other")).at(step), data.losses(folder("plain")).at(step), 1e-4);
 }
 
 TEST_F(MixedRun, AResumedRunRefusesAnotherMixture) {
-    ASSERT_EQ(run({"-o", folder("run"), "-x", "2"}).status, 0);
+    expect_ok(run({"-o", folder("run"), "-x", "2"}));
     const Words resume = {"-o", folder("run"), "-y", "1", "-x", "3"};
     const auto refused = [&](const Words& options, const std::string& says) {
         expect_refused(with(resume, options), says);
@@ -338,7 +336,7 @@ TEST_F(MixedRun, TextsAreMixed) {
     EXPECT_TRUE(contains(again.out, "the text has not changed")) << again.err;
     std::filesystem::remove(data / "novels.txt");  // its tokens are there
     const Words resume = {"-o", "runs/novels-wiki-text", "-y", "1", "-x", "5"};
-    EXPECT_EQ(train(resume).status, 0);
+    expect_ok(train(resume));
     expect_refusal(train(with(resume, {"--text", "novels.txt:0.7", "--text", "wiki.txt:0.3"})),
                    "--text novels.txt:0.7 --text wiki.txt:0.3: the run in");
     const ProgramResult half = train({"--text", "novels.txt:0.7", "--text", "wiki.txt"});

@@ -1,11 +1,9 @@
 // Runs with --optimizer muon: what they save, and several processes. How they resume: train_resume_test.cpp.
 #include "tests/distributed_run.h"
 
-static const std::vector<std::string> muon = {"--optimizer", "muon", "-l",  "0.003", "-q",
-                                              "1",           "-c",   "0.1", "-n",    "10"};
+static const Words muon = {"--optimizer", "muon", "-l", "0.003", "-q", "1", "-c", "0.1", "-n", "10"};
 
-static ProgramResult train_here(const Distributed& test, const std::string& folder,
-                                const std::vector<std::string>& options) {
+static ProgramResult train_here(const Distributed& test, const std::string& folder, const Words& options) {
     return run_program(with({program, "-i", test.data.train, "-e", five_layers, "-b", "3", "-t", "17", "-s",
                              "0", "--device", "cpu", "-o", folder},
                             with(muon, options)));
@@ -19,7 +17,7 @@ struct MuonJob : Distributed {};
 // The matrices have one moment, so that the state is smaller than AdamW's, which is refused.
 TEST_F(MuonRun, KeepsOneMomentOfMatrices) {
     const std::string run = folder("run");
-    ASSERT_EQ(train_here(*this, run, {"-x", "10"}).status, 0);
+    expect_ok(train_here(*this, run, {"-x", "10"}));
     const ModelConfig config = read_model_header(model_path(run, 10));
     size_t matrices = 0;
     for (const TensorRange& range : linear_weight_ranges(config, 0, config.num_layers))
@@ -35,8 +33,7 @@ TEST_F(MuonRun, KeepsOneMomentOfMatrices) {
 // two have saved.
 TEST_F(MuonJob, TrainsLikeOneProcess) {
     const std::vector<double> one = train(1, muon, "one");
-    for (const std::vector<std::string>& machines :
-         {std::vector<std::string>{}, std::vector<std::string>{"--ranks-per-node", "1"}}) {
+    for (const Words& machines : {Words{}, Words{"--ranks-per-node", "1"}}) {
         const std::string name = machines.empty() ? "two" : "two_machines";
         const std::vector<double> two = train(2, with(muon, machines), name);
         ASSERT_EQ(two.size(), one.size());

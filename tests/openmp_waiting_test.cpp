@@ -8,16 +8,15 @@
 
 // The values of a setting that the OpenMP libraries of a program print when it starts, in an environment with
 // these settings and no others. Empty if the OpenMP library is not GNU's.
-static std::vector<std::string> settings(const std::string& name,
-                                         const std::vector<std::string>& environment) {
-    std::vector<std::string> argv = {"env", "-u",         "OMP_WAIT_POLICY",        "-u", "GOMP_SPINCOUNT",
-                                     "-u",  "OMP_PLACES", "OMP_DISPLAY_ENV=verbose"};
+static Words settings(const std::string& name, const Words& environment) {
+    Words argv = {"env", "-u",         "OMP_WAIT_POLICY",        "-u", "GOMP_SPINCOUNT",
+                  "-u",  "OMP_PLACES", "OMP_DISPLAY_ENV=verbose"};
     argv.insert(argv.end(), environment.begin(), environment.end());
     argv.insert(argv.end(), {BINARY_DIR "/train_gpt2", "--help"});
     const ProgramResult result = run_program(argv);
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_TRUE(contains(result.out, "--train-data"));
-    std::vector<std::string> values;
+    Words values;
     const std::string before = name + " = ";
     for (size_t at = 0; (at = result.err.find(before, at)) != std::string::npos;) {
         at += before.size();
@@ -27,8 +26,8 @@ static std::vector<std::string> settings(const std::string& name,
 }
 
 // How many times the program started with this GOMP_SPINCOUNT.
-static long starts_with(const std::string& count, const std::vector<std::string>& environment) {
-    const std::vector<std::string> all = settings("GOMP_SPINCOUNT", environment);
+static long starts_with(const std::string& count, const Words& environment) {
+    const Words all = settings("GOMP_SPINCOUNT", environment);
     return std::count(all.begin(), all.end(), "'" + count + "'");
 }
 
@@ -42,7 +41,7 @@ TEST(wait_briefly, sets_what_is_not_set) {
 // Bound threads have the same places after the restart, not only the place of the first thread.
 TEST(wait_briefly, keeps_places) {
     if (settings("GOMP_SPINCOUNT", {}).empty()) GTEST_SKIP() << "the OpenMP library is not GNU's";
-    const std::vector<std::string> places = settings("OMP_PLACES", {"OMP_PROC_BIND=close"});
+    const Words places = settings("OMP_PLACES", {"OMP_PROC_BIND=close"});
     ASSERT_EQ(places.size(), 2u);
     EXPECT_EQ(places[0], places[1]);
 }

@@ -15,7 +15,6 @@
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
-using Words = std::vector<std::string>;
 enum class Colour { red, green, blue };
 
 // A variable of each type, and the table of their options.

@@ -30,8 +30,8 @@ struct OtherDevice : testing::Test {
         unsetenv("GTEST_TOTAL_SHARDS");  // of this program, not of the tests that it starts
     }
     // Runs a program of the build folder on the device. It must succeed without validation messages.
-    ProgramResult run(const std::string& program, const std::vector<std::string>& options) const {
-        std::vector<std::string> argv;
+    ProgramResult run(const std::string& program, const Words& options) const {
+        Words argv;
         if (device.empty()) argv.push_back(wrapper);
         argv.push_back(BINARY_DIR "/" + program);
         argv.insert(argv.end(), options.begin(), options.end());

@@ -29,18 +29,17 @@ struct OtherDevices : testing::Test {
         setenv("VULKAN_DEVICE", words.c_str(), 1);
         setenv("XDG_CACHE_HOME", (data / ("cache of " + words)).c_str(), 1);
     }
-    static ProgramResult expect_run(std::vector<std::string> command) {
+    static ProgramResult expect_run(Words command) {
         const ProgramResult result = run_program(command);
         EXPECT_EQ(result.status, 0) << result.out << result.err;
         return result;
     }
-    static void expect_tests(std::vector<std::string> command, const std::string& filter) {
+    static void expect_tests(Words command, const std::string& filter) {
         command.push_back("--gtest_filter=" + filter);
         const ProgramResult result = expect_run(command);
         EXPECT_TRUE(contains(result.out, "[       OK ]"));
     }
-    std::vector<double> train(const std::string& where, std::vector<std::string> options,
-                              const std::string& output) {
+    std::vector<double> train(const std::string& where, Words options, const std::string& output) {
         options.insert(options.end(), {"--device", where, "-o", data / output, "-s", "0"});
         expect_ok(data.run(options));
         return data.losses(data / output);
@@ -58,7 +57,7 @@ struct ImitatedDevice : OtherDevices, testing::WithParamInterface<Imitation> {};
 
 TEST_P(ImitatedDevice, passes) {
     const Imitation& p = GetParam();
-    std::vector<std::string> command = {BINARY_DIR "/" + std::string(p.program) + "_test"};
+    Words command = {BINARY_DIR "/" + std::string(p.program) + "_test"};
     if (p.on_newer_mesa) {
         if (!std::filesystem::exists(with_newer_mesa)) GTEST_SKIP() << "run dev/setup.sh newer-mesa";
         command.insert(command.begin(), with_newer_mesa);
@@ -102,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(all, ImitatedDevice, testing::ValuesIn(imitations),
 // The second rate makes gradients overflow: these updates are skipped, and their losses not logged.
 TEST_F(OtherDevices, TruncatingConversionsChangeNoBitAndHideNoOverflow) {
     for (const char* rate : {"0.001", "0.3"}) {
-        const std::vector<std::string> options = {"--precision", "fp16", "-x", "12", "-l", rate, "-n", "12"};
+        const Words options = {"--precision", "fp16", "-x", "12", "-l", rate, "-n", "12"};
         imitate("");
         const std::vector<double> losses = train("0", options, "nearest");
         imitate("halves");
@@ -130,10 +129,10 @@ static std::string fault(const std::string& word, const std::string& kernel) {
 struct SelfTest : OtherDevices {
     std::string log;
     // Trains a fresh run; `notes`: lines that it must have.
-    void expect_losses_of_cpu(const std::string& words, const std::vector<std::string>& notes) {
-        const std::vector<std::string> options = {"-x", "3", "-s", "0"};
+    void expect_losses_of_cpu(const std::string& words, const Words& notes) {
+        const Words options = {"-x", "3", "-s", "0"};
         const auto losses_of = [&](const std::string& where, const std::string& output) {
-            std::vector<std::string> all = options;
+            Words all = options;
             all.insert(all.end(), {"--device", where, "-o", data / output});
             const ProgramResult result = data.run(all);
             EXPECT_EQ(result.status, 0) << result.out << result.err;
@@ -183,13 +182,12 @@ TEST_F(SelfTest, ASizeOfSubgroupsThatIsIgnoredIsFound) {
 TEST_F(SelfTest, AnotherRanksDeviceIsNamed) {
     if (!built_with_mpi() || !program_succeeds({"mpirun", "--version"})) GTEST_SKIP() << "no MPI";
     imitate(fault("wrong", "matmul4_fp32"));
-    std::vector<std::string> command = {
-        "env",    "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-        "mpirun", "--oversubscribe",          "--bind-to",
-        "none"};
+    Words command = {"env",    "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                     "mpirun", "--oversubscribe",          "--bind-to",
+                     "none"};
     for (const char* where : {"cpu", "0"}) {
-        const std::vector<std::string> rank = {"-np", "1",  program, "-i", data.train, "-e",       tiny, "-b",
-                                               "2",   "-t", "17",    "-x", "2",        "--device", where};
+        const Words rank = {"-np", "1",  program, "-i", data.train, "-e",       tiny, "-b",
+                            "2",   "-t", "17",    "-x", "2",        "--device", where};
         if (where == std::string("0")) command.push_back(":");
         command.insert(command.end(), rank.begin(), rank.end());
     }
@@ -208,8 +206,8 @@ TEST_F(SelfTest, AnInterruptedOneKeepsItsResults) {
 TEST_F(SelfTest, ALayerWithoutARightVersionEndsTheRun) {
     const std::string link = data / "trainer";  // has another name, and is tested like the program
     std::filesystem::create_symlink(program, link);
-    const std::vector<std::string> train = {"-i", data.train, "-e", tiny, "-b", "3", "-t", "17"};
-    const std::vector<std::pair<std::string, std::vector<std::string>>> commands = {
+    const Words train = {"-i", data.train, "-e", tiny, "-b", "3", "-t", "17"};
+    const std::vector<std::pair<std::string, Words>> commands = {
         {"gelu_forward2", with({program}, train)},
         {"gelu_forward2", with({link}, train)},
         {"sample_token1",
@@ -270,9 +268,8 @@ TEST_F(SelfTest, WhatOthersEndIsNoVerdict) {
 
 // CUDA, ROCm and oneAPI would show fewer of several GPUs than Vulkan does.
 TEST_F(OtherDevices, VariablesThatHideNothingAreNoted) {
-    const std::vector<std::string> plan = {program, "-e", tiny, "-i", data.train,
-                                           "-t",    "16", "-s", "0",  "--dry-run=memory"};
-    const auto noted = [&](const std::string& name, std::vector<std::string> command) {
+    const Words plan = {program, "-e", tiny, "-i", data.train, "-t", "16", "-s", "0", "--dry-run=memory"};
+    const auto noted = [&](const std::string& name, Words command) {
         command.insert(command.begin(), {"env", name + "=0"});
         return expect_run(command).out.find("note: " + name + " has no effect on Vulkan: choose a GPU") !=
                std::string::npos;
@@ -291,8 +288,7 @@ TEST_F(OtherDevices, VariablesThatHideNothingAreNoted) {
     EXPECT_FALSE(noted("MESA_VK_DEVICE_SELECT", plan));
     if (run_program({"env", "mpirun", "--version"}).status != 0 || !built_with_mpi())
         GTEST_SKIP() << "no mpirun, or a build without MPI";
-    const std::vector<std::string> job = {
-        "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2"};
+    const Words job = {"mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2"};
     EXPECT_TRUE(noted("CUDA_VISIBLE_DEVICES", with(job, plan)));
 }
 

@@ -28,7 +28,7 @@ static const std::string hellaswag_line =
 // A program that writes one file: `command` ends where the file is named.
 struct Writer {
     std::string name, suffix;
-    std::vector<std::string> command;
+    Words command;
     std::string input;  // that it reads; "": none
 };
 
@@ -55,7 +55,7 @@ static std::vector<Writer> writers(const std::string& folder) {
 }
 
 static ProgramResult run_writer(const Writer& writer, const std::string& path) {
-    std::vector<std::string> command = writer.command;
+    Words command = writer.command;
     command.push_back(path);
     return run_program(command);
 }
@@ -84,7 +84,7 @@ TEST(Outputs, DevicesAndPipesAreWrittenTo) {
     for (const Writer& writer : writers(folder.path)) {
         SCOPED_TRACE(writer.name);
         const std::string path = folder / (writer.name + writer.suffix), pipe = path + ".fifo";
-        ASSERT_EQ(run_writer(writer, path).status, 0);
+        expect_ok(run_writer(writer, path));
         const bool is_json = writer.suffix == ".json";  // with times, so each is another
         const auto is_complete = [&](const std::string& text) {
             const std::string file = read_whole_file(path);
@@ -94,7 +94,7 @@ TEST(Outputs, DevicesAndPipesAreWrittenTo) {
         };
         ASSERT_EQ(mknod((folder / "null").c_str(), S_IFCHR | 0600, makedev(1, 3)), 0);
         ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-        EXPECT_EQ(run_writer(writer, folder / "null").status, 0);
+        expect_ok(run_writer(writer, folder / "null"));
         EXPECT_TRUE(fs::is_character_file(folder / "null"));
         const ProgramResult from_pipe =
             run_shell(writer, pipe, ">'" + path + ".log' & timeout 20 cat '" + pipe + "'; wait $!");
@@ -194,11 +194,10 @@ TEST(Outputs, MakeCorpusLeavesOtherJsonAlone) {
 TEST(Outputs, MakeCorpusKeepsWhatIsSaidAboutShards) {
     TemporaryFolder folder;
     const Writer writer = writers(folder.path)[0];
-    ASSERT_EQ(run_writer(writer, folder / "c.txt").status, 0);
-    ASSERT_EQ(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "c", folder / "c.txt"})
-                  .status,
-              0);
-    EXPECT_EQ(run_writer(writer, folder / "c.txt").status, 0);
+    expect_ok(run_writer(writer, folder / "c.txt"));
+    expect_ok(
+        run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "c", folder / "c.txt"}));
+    expect_ok(run_writer(writer, folder / "c.txt"));
     const std::string json = read_whole_file(folder / "c.json");
     for (const char* name : {"\"shards\"", "\"tokenizer_of_shards\"", "\"nats_per_token\""})
         EXPECT_TRUE(contains(json, name));
@@ -223,11 +222,10 @@ TEST(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
         run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}).err,
         "x_train.bin: it is a device or a pipe"));
     fs::remove(folder / "x_train.bin");
-    EXPECT_EQ(names_in(folder.path), std::vector<std::string>{"text"});
+    EXPECT_EQ(names_in(folder.path), Words{"text"});
     // an input that has the name of a shard
-    ASSERT_EQ(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"})
-                  .status,
-              0);
+    expect_ok(
+        run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}));
     for (const char* name : {"x_train.bin", "x.json"}) {
         const std::string before = read_whole_file(folder / name);
         expect_refusal(
@@ -242,10 +240,9 @@ TEST(Outputs, InputsInTheFolderOfARunStay) {
     std::string text;
     for (int i = 0; i < 1000; i++) text += "some words, and the number " + std::to_string(i) + "\n\n";
     write_whole_file(folder / "text", {text});
-    ASSERT_EQ(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"})
-                  .status,
-              0);
-    const std::vector<std::string> common = with(
+    expect_ok(
+        run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}));
+    const Words common = with(
         {BINARY_DIR "/train_gpt2", "-o", folder / "run"},
         words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16 -b 1 -t 16 -x 1 -s 0 --device cpu"));
     for (const char* name : {"model_00000001.bin", "tokenizer.bin", "main.log", "state_00000002_00000.bin",
@@ -261,7 +258,7 @@ TEST(Outputs, InputsInTheFolderOfARunStay) {
             EXPECT_EQ(result.status, 1) << result.out;
             EXPECT_EQ(result.err.find("train_gpt2: " + input + " is an input with the name of a file of"), 0u)
                 << result.err;
-            EXPECT_EQ(names_in(folder / "run"), std::vector<std::string>{name});
+            EXPECT_EQ(names_in(folder / "run"), Words{name});
             EXPECT_TRUE(read_whole_file(input) == before);
         }
 }
@@ -271,7 +268,7 @@ TEST(Outputs, LocksReplaceNoFileOfOthers) {
     TemporaryFolder folder;
     write_whole_file(folder / "text", {"some text\n"});
     const std::string shape = "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257";
-    std::vector<std::pair<std::string, std::vector<std::string>>> all = {
+    std::vector<std::pair<std::string, Words>> all = {
         {"x.vulkan-gpt2.lock",
          {BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}},
         {"hf/.export.vulkan-gpt2.lock",

@@ -9,8 +9,6 @@
 #include "llmc/base/file.h"
 #include "tests/tiny_run.h"
 
-using Words = std::vector<std::string>;
-
 static const std::string source = SOURCE_DIR, build = BINARY_DIR;
 
 static void expect_success(const Words& command) {

@@ -98,10 +98,10 @@ TEST(Plot, ValidationIsAboveTraining) {
     write_run(folder / "a");
     const std::string svg = draw_runs({read_series(folder / "a")}, 1.25);
     const std::regex curve("<path d=\"M[^\"]*\" stroke=\"(#[0-9A-F]{6})\" stroke-width=\"2\"");
-    std::vector<std::string> colours;
+    Words colours;
     for (std::sregex_iterator at(svg.begin(), svg.end(), curve), end; at != end; ++at)
         colours.push_back((*at)[1]);
-    EXPECT_EQ(colours, (std::vector<std::string>{"#666666", "#0072B2", "#D55E00"}));
+    EXPECT_EQ(colours, (Words{"#666666", "#0072B2", "#D55E00"}));
     EXPECT_TRUE(contains(svg, "corpus entropy"));
 }
 
@@ -171,7 +171,7 @@ TEST(Plot, DamagedLinesAreSkipped) {
 }
 
 TEST(Plot, NamesAreTheShortestThatDiffer) {
-    using Names = std::vector<std::string>;
+    using Names = Words;
     EXPECT_EQ(distinct_names({"seed1/run", "seed2/run/"}), (Names{"seed1/run", "seed2/run"}));
     EXPECT_EQ(distinct_names({"a/b", "a/c", "/x/a/b"}), (Names{"a/b", "c", "x/a/b"}));
     EXPECT_EQ(distinct_names({"a/x/y", "b/x/y", "x/y", "y"}), (Names{"a/x/y", "b/x/y", "x/y", "y"}));
@@ -194,7 +194,7 @@ static std::string run_of_five_steps(const TemporaryFolder& folder, const std::s
 TEST(Plot, ManyRunsSideBySide) {
     TemporaryFolder folder;
     for (int runs : {2, 6, 9, 16}) {
-        std::vector<std::string> words = {program, "--plot"};
+        Words words = {program, "--plot"};
         for (int i = 0; i < runs; i++)
             words.push_back(run_of_five_steps(folder, "seed" + std::to_string(i) + "/run", 0.5));
         const ProgramResult drawn = run_program(words);
@@ -251,7 +251,7 @@ TEST(Plot, UnlikeTokenizersCompareInBitsPerByte) {
     TemporaryFolder folder;
     const std::string a = run_of_five_steps(folder, "a", 0.5), b = run_of_five_steps(folder, "b", 1.25),
                       c = run_of_five_steps(folder, "c", 0.5), d = run_of_five_steps(folder, "d", 0);
-    const auto titles = [&](const std::vector<std::string>& runs) {
+    const auto titles = [&](const Words& runs) {
         std::vector<RunSeries> series;
         for (const std::string& run : runs) series.push_back(read_series(run));
         const std::string svg = draw_runs(series, std::nullopt);

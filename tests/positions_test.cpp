@@ -8,8 +8,6 @@
 #include "llmc/files/model_file.h"
 #include "tests/tiny_run.h"
 
-using Words = std::vector<std::string>;
-
 struct Positions : ::testing::Test {
     Data data;
     const std::string shape = "custom:layers=1,heads=2,channels=16,vocab=67",

@@ -23,7 +23,7 @@ static const std::string shared_data = SOURCE_DIR "/../shared/data/";
 
 static bool exists(const std::string& path) { return std::filesystem::exists(path); }
 
-static ProgramResult prepare(const TemporaryFolder& folder, std::vector<std::string> options) {
+static ProgramResult prepare(const TemporaryFolder& folder, Words options) {
     options.insert(options.begin(), {program, "--out", folder.path, "--name", "x"});
     return run_program(options);
 }
@@ -65,17 +65,15 @@ TEST(prepare_data, documents_and_end_of_text) {
     };
     for (const Case& c : cases) {
         write_whole_file(folder / "text", {c.text});
-        ASSERT_EQ(prepare(folder, {folder / "text"}).status, 0);
+        expect_ok(prepare(folder, {folder / "text"}));
         EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of(c.whole));
-        ASSERT_EQ(prepare(folder, {"--split-documents", "blank-line", folder / "text"}).status, 0);
+        expect_ok(prepare(folder, {"--split-documents", "blank-line", folder / "text"}));
         EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of(c.split));
     }
     write_whole_file(folder / "one", {"a\n\n"});
     write_whole_file(folder / "two", {"b"});
-    ASSERT_EQ(
-        prepare(folder, {"--split-documents", "blank-line", folder / "one", folder / "two", folder / "two"})
-            .status,
-        0);
+    expect_ok(
+        prepare(folder, {"--split-documents", "blank-line", folder / "one", folder / "two", folder / "two"}));
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^a\n\n^b^b"));
 }
 
@@ -83,7 +81,7 @@ TEST(prepare_data, shards_are_numbered_where_there_are_several) {
     TemporaryFolder folder;
     std::string text = "0123456789abcdef";
     write_whole_file(folder / "text", {text});
-    ASSERT_EQ(prepare(folder, {"--shard-tokens", "5", "--val-tokens", "7", folder / "text"}).status, 0);
+    expect_ok(prepare(folder, {"--shard-tokens", "5", "--val-tokens", "7", folder / "text"}));
     EXPECT_EQ(read_shard(folder / "x_val_000000.bin"), tokens_of("^0123"));
     EXPECT_EQ(read_shard(folder / "x_val_000001.bin"), tokens_of("45"));
     EXPECT_EQ(read_shard(folder / "x_train_000000.bin"), tokens_of("6789a"));
@@ -93,7 +91,7 @@ TEST(prepare_data, shards_are_numbered_where_there_are_several) {
 
     // A later run removes the shards of the earlier one, which a glob would find, and no other file.
     write_whole_file(folder / "x_train_notes.bin", {"mine"});
-    ASSERT_EQ(prepare(folder, {folder / "text"}).status, 0);
+    expect_ok(prepare(folder, {folder / "text"}));
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^" + text));
     for (const char* stale :
          {"x_val_000000.bin", "x_val_000001.bin", "x_train_000000.bin", "x_train_000001.bin"})
@@ -102,7 +100,7 @@ TEST(prepare_data, shards_are_numbered_where_there_are_several) {
 }
 
 // Random text made of the units, longer than several blocks.
-static std::string white_text(const std::vector<std::string>& units, size_t size, int seed) {
+static std::string white_text(const Words& units, size_t size, int seed) {
     std::mt19937 random(seed);
     std::string text;
     while (text.size() < size) text += units[random() % units.size()];
@@ -114,7 +112,7 @@ TEST(prepare_data, reading_in_blocks_does_not_change_the_tokens) {
     TemporaryFolder folder;
     Tokenizer gpt2 = open_tokenizer(shared_data + "gpt2_tokenizer.bin");
     const std::string ideographic_space = "\u3000", full_stop = "\u3002";
-    std::vector<std::string> texts = {
+    Words texts = {
         white_text({" ", "  ", "\n", "\n\n", "\t", "a", "I'll", "12", "...", "\u00a0", "\u2003",
                     ideographic_space, full_stop, "\u00e9", "\xff", "\x80", "\u1680", "\u0085"},
                    10 << 20, 1),
@@ -134,7 +132,7 @@ TEST(prepare_data, reading_in_blocks_does_not_change_the_tokens) {
 // Each thread tokenizes its own blocks; the number of threads must not change the tokens.
 TEST(prepare_data, threads_and_files_do_not_change_the_tokens) {
     TemporaryFolder folder;
-    std::vector<std::string> files;
+    Words files;
     Tokens expected;
     for (int i = 0; i < 7; i++) {
         const std::string text = white_text({"a", "bc ", "\n\n", " d"}, (i % 3 == 0 ? 9 << 20 : 10), i);
@@ -149,7 +147,7 @@ TEST(prepare_data, threads_and_files_do_not_change_the_tokens) {
         }
     }
     for (const char* threads : {"1", "3"}) {
-        std::vector<std::string> command = {"env", std::string("OMP_NUM_THREADS=") + threads, program};
+        Words command = {"env", std::string("OMP_NUM_THREADS=") + threads, program};
         for (const std::string& word : words_of("--name x --split-documents blank-line --out " + folder.path))
             command.push_back(word);
         command.insert(command.end(), files.begin(), files.end());
@@ -167,14 +165,14 @@ TEST(prepare_data, documents_of_jsonl) {
                       R"({"text": ""})", "\n", R"({"text": "\u00e9\u0000"})"});
     write_whole_file(folder / "b.jsonl", {R"({"text": "four"})", "\n"});
     const std::string a = folder / "a.jsonl", b = folder / "b.jsonl";
-    ASSERT_EQ(prepare(folder, {"--field", "text", a, b}).status, 0);
+    expect_ok(prepare(folder, {"--field", "text", a, b}));
     Tokens expected = tokens_of("^one\n\ntwo^three^??^four");
     const size_t accent = 16;
     expected[accent] = 0xc3;
     expected[accent + 1] = 0xa9;
     expected.insert(expected.begin() + accent + 2, uint16_t(0));
     EXPECT_EQ(read_shard(folder / "x_train.bin"), expected);
-    ASSERT_EQ(prepare(folder, {"--field", "text", "--split-documents", "blank-line", b, a, b}).status, 0);
+    expect_ok(prepare(folder, {"--field", "text", "--split-documents", "blank-line", b, a, b}));
     EXPECT_EQ(Tokens(expected.begin() + 1, expected.begin() + 4), tokens_of("one"));
     EXPECT_EQ(read_shard(folder / "x_train.bin").size(), expected.size() + 5 + 1);
 }
@@ -187,12 +185,11 @@ TEST(prepare_data, several_fields_and_lists) {
         const std::string file = folder / name;
         write_whole_file(file + ".list", {file + ".jsonl\n"});
     }
-    const std::vector<std::string> lists = {"--files-from", folder / "b.list", "--files-from",
-                                            folder / "a.list"},
-                                   fields = {"--field", "q", "--field", "a"};
+    const Words lists = {"--files-from", folder / "b.list", "--files-from", folder / "a.list"},
+                fields = {"--field", "q", "--field", "a"};
     EXPECT_TRUE(
         contains(prepare(folder, with(fields, lists)).err, "a.jsonl: line 2 has no string in a field 'a'"));
-    ASSERT_EQ(prepare(folder, with(with(fields, lists), {"--skip-bad-lines"})).status, 0);
+    expect_ok(prepare(folder, with(with(fields, lists), {"--skip-bad-lines"})));
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^\nfour^one\ntwo"));
     const ProgramResult twice = prepare(folder, {"--seed", "1", "--seed", "2", folder / "b.jsonl"});
     expect_refusal(twice, "--seed is given twice: it takes one value");
@@ -209,7 +206,7 @@ TEST(prepare_data, jsonl_of_many_blocks) {
         for (char c : text) expected.push_back(uint8_t(c));
     }
     write_whole_file(folder / "a.jsonl", {lines});
-    ASSERT_EQ(prepare(folder, {"--field", "content", folder / "a.jsonl"}).status, 0);
+    expect_ok(prepare(folder, {"--field", "content", folder / "a.jsonl"}));
     EXPECT_TRUE(read_shard(folder / "x_train.bin") == expected);
     write_whole_file(folder / "a.jsonl", {lines, "{}\n"});
     const ProgramResult result = prepare(folder, {"--field", "content", folder / "a.jsonl"});
@@ -222,8 +219,8 @@ TEST(prepare_data, hellaswag) {
     TemporaryFolder folder;
     const std::string one = R"({"ctx": "A man", "label": 1, "endings": ["a", "b", "c", "dd"]})";
     write_whole_file(folder / "h.jsonl", {one, "\r\n\r\n\n", one, "\r\n"});
-    const std::vector<std::string> command = {program, "hellaswag", folder / "h.jsonl", "--tokenizer",
-                                              "bytes", "--out",     folder / "h.bin"};
+    const Words command = {program, "hellaswag", folder / "h.jsonl", "--tokenizer",
+                           "bytes", "--out",     folder / "h.bin"};
     expect_ok(run_program(command));
     const auto examples = read_hellaswag(folder / "h.bin", 257);
     ASSERT_EQ(examples.size(), 2u);
@@ -276,7 +273,7 @@ TEST(prepare_data, a_byte_order_mark_is_not_text) {
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one^two \xff"));
     EXPECT_TRUE(contains(result.err, "not UTF-8 at byte 7;"));
     write_whole_file(folder / "a.jsonl", {"\xef\xbb\xbf{\"text\": \"a\"}"});
-    ASSERT_EQ(prepare(folder, {"--field", "text", folder / "a.jsonl"}).status, 0);
+    expect_ok(prepare(folder, {"--field", "text", folder / "a.jsonl"}));
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^a"));
 }
 
@@ -285,7 +282,7 @@ TEST(prepare_data, reads_compressed_text) {
     TemporaryFolder folder;
     const std::string text = white_text({"some ", "text\n\n", "\xc3\xa9"}, 5 << 20, 3);
     write_whole_file(folder / "text", {text});
-    ASSERT_EQ(prepare(folder, {folder / "text"}).status, 0);
+    expect_ok(prepare(folder, {folder / "text"}));
     const Tokens expected = read_shard(folder / "x_train.bin");
     for (const auto compress : {gzip, zstd}) {
         const std::string packed = folder / "packed";
@@ -377,7 +374,7 @@ TEST(prepare_data, reads_utf16) {
         return bytes;
     };
     write_whole_file(folder / "utf8", {expected});
-    ASSERT_EQ(prepare(folder, {folder / "utf8"}).status, 0);
+    expect_ok(prepare(folder, {folder / "utf8"}));
     const std::vector<uint16_t> tokens = read_shard(folder / "x_train.bin");
     for (const bool big_endian : {false, true}) {
         write_whole_file(folder / "utf16", {bytes_of(many, big_endian)});
@@ -385,7 +382,7 @@ TEST(prepare_data, reads_utf16) {
         EXPECT_EQ(result.err, "");
         EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens) << big_endian;
         write_whole_file(folder / "utf16.gz", {gzip(bytes_of(many, big_endian))});
-        EXPECT_EQ(prepare(folder, {folder / "utf16.gz"}).status, 0);
+        expect_ok(prepare(folder, {folder / "utf16.gz"}));
         EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens) << big_endian;
         const std::string whole = bytes_of(many, big_endian);
         for (const std::string& damaged :
@@ -396,7 +393,7 @@ TEST(prepare_data, reads_utf16) {
         }
     }
     write_whole_file(folder / "wide.jsonl", {bytes_of(u"\ufeff{\"text\": \"one\"}\n", false)});
-    ASSERT_EQ(prepare(folder, {"--field", "text", folder / "wide.jsonl"}).status, 0);
+    expect_ok(prepare(folder, {"--field", "text", folder / "wide.jsonl"}));
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one"));
     write_whole_file(folder / "list", {bytes_of(u"\ufeff", true), bytes_of(std::u16string(), true)});
     EXPECT_TRUE(contains(prepare(folder, {"--files-from", folder / "list"}).err, "names no file"));
@@ -410,23 +407,23 @@ TEST(prepare_data, standard_input_folders_and_lists) {
     write_whole_file(texts / "b/x", {"two"});
     write_whole_file(texts / "b/.hidden/x", {"hidden"});
     write_whole_file(texts / ".hidden", {"hidden"});
-    ASSERT_EQ(prepare(folder, {texts.path}).status, 0);
+    expect_ok(prepare(folder, {texts.path}));
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one^two^three"));
 
     write_whole_file(folder / "list", {texts / "c", "\r\n\n", texts / "a"});
-    ASSERT_EQ(prepare(folder, {"--files-from", folder / "list", texts / "b"}).status, 0);
+    expect_ok(prepare(folder, {"--files-from", folder / "list", texts / "b"}));
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^two^three^one"));
 
-    const std::vector<std::string> reads = {program, "--out", folder.path, "--name", "x", "-"};
-    std::vector<std::string> more = reads;
+    const Words reads = {program, "--out", folder.path, "--name", "x", "-"};
+    Words more = reads;
     more.push_back(texts / "a");
-    ASSERT_EQ(run_with_input(more, "four\n").status, 0);
+    expect_ok(run_with_input(more, "four\n"));
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^four\n^one"));
-    ASSERT_EQ(run_with_input(reads, gzip("three")).status, 0);
+    expect_ok(run_with_input(reads, gzip("three")));
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^three"));
     more = reads;
     more.insert(more.end() - 1, "--files-from");
-    ASSERT_EQ(run_with_input(more, texts / "a" + "\n" + texts / "c" + "\n").status, 0);
+    expect_ok(run_with_input(more, texts / "a" + "\n" + texts / "c" + "\n"));
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one^three"));
 }
 
@@ -461,8 +458,7 @@ TEST(prepare_data, folders_may_hold_files_that_are_not_text) {
     EXPECT_EQ(some.status, 0) << some.err;
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^one"));
     EXPECT_EQ(some.err, "");
-    for (const std::vector<std::string>& none :
-         std::vector<std::vector<std::string>>{{texts / "b/none.png"}, {"--include", "*.tex", texts.path}})
+    for (const Words& none : std::vector<Words>{{texts / "b/none.png"}, {"--include", "*.tex", texts.path}})
         EXPECT_EQ(prepare(folder, none).status, 1);
     EXPECT_TRUE(contains(prepare(folder, {"--include", "*.md", texts / "a.md"}).err,
                          "and " + texts / "a.md is none"));
@@ -472,7 +468,7 @@ TEST(prepare_data, skips_bad_lines_and_counts_them) {
     TemporaryFolder folder;
     write_whole_file(folder / "a.jsonl", {R"({"text": "one"})", "\nnot JSON\n", R"({"text": 5})", "\n{}\n",
                                           R"({"text": "two"})", "\n"});
-    const std::vector<std::string> options = {"--field", "text", folder / "a.jsonl"};
+    const Words options = {"--field", "text", folder / "a.jsonl"};
     EXPECT_EQ(prepare(folder, options).status, 1);
     const ProgramResult result = prepare(folder, {"--skip-bad-lines", "--field", "text", folder / "a.jsonl"});
     ASSERT_EQ(result.status, 0) << result.err;
@@ -485,8 +481,8 @@ TEST(prepare_data, skips_bad_lines_and_counts_them) {
 }
 
 // The documents of a shard in which each begins with end-of-text.
-static std::vector<std::string> documents_of(const Tokens& tokens) {
-    std::vector<std::string> documents;
+static Words documents_of(const Tokens& tokens) {
+    Words documents;
     for (uint16_t token : tokens)
         if (token == 256)
             documents.emplace_back();
@@ -506,8 +502,8 @@ TEST(prepare_data, validation_documents_follow_the_seed) {
                                    seed, folder / "text"}));
         return documents_of(read_shard(folder / "x_val.bin"));
     };
-    const std::vector<std::string> drawn = draw("1");
-    std::vector<std::string> all = documents_of(read_shard(folder / "x_train.bin"));
+    const Words drawn = draw("1");
+    Words all = documents_of(read_shard(folder / "x_train.bin"));
     EXPECT_NEAR(double(drawn.size()), 50, 1);
     all.insert(all.end(), drawn.begin(), drawn.end());
     std::sort(all.begin(), all.end());
@@ -524,9 +520,8 @@ TEST(prepare_data, marks_of_end_of_text_end_documents) {
     const ProgramResult as_text = prepare(folder, {folder / "marked"});
     EXPECT_TRUE(contains(as_text.err, "4 marks such as <|endoftext|>"));
     EXPECT_TRUE(contains(as_text.err, "--split-documents endoftext"));
-    for (const std::vector<std::string>& options :
-         {std::vector<std::string>{"--split-documents", "endoftext"}, {"--special-tokens"}}) {
-        std::vector<std::string> all = options;
+    for (const Words& options : {Words{"--split-documents", "endoftext"}, {"--special-tokens"}}) {
+        Words all = options;
         all.push_back(folder / "marked");
         const ProgramResult result = prepare(folder, all);
         ASSERT_EQ(result.status, 0) << result.err;
@@ -613,13 +608,13 @@ TEST(prepare_data, jsonl_is_not_taken_for_text) {
                          "standard input has JSON objects on its lines: name the field that holds the text, "
                          "as in --field story"));
     write_whole_file(folder / "array.json", {"[\n {\"a\": 1}]"});
-    for (std::vector<std::string> options : {std::vector<std::string>{}, {"--field", "a"}}) {
+    for (Words options : {Words{}, {"--field", "a"}}) {
         options.push_back(folder / "array.json");
         const ProgramResult array = prepare(folder, options);
         EXPECT_TRUE(contains(array.err, "jq -c"));
     }
     write_whole_file(folder / "settings.json", {"{\n  \"a\": 1\n}\n"});
-    EXPECT_EQ(prepare(folder, {folder / "settings.json"}).status, 0);  // a document
+    expect_ok(prepare(folder, {folder / "settings.json"}));  // a document
     write_whole_file(folder / "bad.jsonl", {"{\"text\": \"a\"\n"});
     const ProgramResult bad = prepare(folder, {"--field", "text", folder / "bad.jsonl"});
     EXPECT_TRUE(contains(bad.err, "line 1 is not a JSON object: parse error"));
@@ -666,7 +661,7 @@ TEST(prepare_data, bad_input_gives_one_line_and_status_1) {
     write_whole_file(folder / "deep.jsonl", {R"({"text": "a", "more": )", std::string(100000, '['),
                                              std::string(100000, ']'), "}\n"});
     const std::string out = folder.path, text = folder / "text";
-    std::vector<std::vector<std::string>> cases = {
+    std::vector<Words> cases = {
         {},
         {"--out", out, "--name", "x"},
         {"--name", "x", text},
@@ -705,7 +700,7 @@ TEST(prepare_data, bad_input_gives_one_line_and_status_1) {
         {"--make-tokenizer", folder / "t.bin", "--vocab", text, "--encoder", text},
         {"--make-tokenizer", folder / "t.bin", "--vocab", text, "--encoder", folder / "missing"},
     };
-    for (std::vector<std::string> arguments : cases) {
+    for (Words arguments : cases) {
         std::string shown;
         for (const std::string& argument : arguments) shown += argument + " ";
         arguments.insert(arguments.begin(), program);

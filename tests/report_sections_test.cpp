@@ -101,10 +101,7 @@ TEST(ReportSections, AnErrorEndsItsSectionAlone) {
 // --- every section ---
 
 // The devices on which to run: the CPU, and the test device unless that is "none".
-static std::vector<std::string> devices() {
-    return test_device() == "none" ? std::vector<std::string>{"cpu"}
-                                   : std::vector<std::string>{"cpu", test_device()};
-}
+static Words devices() { return test_device() == "none" ? Words{"cpu"} : Words{"cpu", test_device()}; }
 
 // A quick section, whose rated values must be positive or null.
 static ReportPart quick(const std::string& device, const std::function<Section(ReportRun&)>& make) {
@@ -152,8 +149,7 @@ TEST(ReportPeak, MeasuresWhatTheDeviceHas) {
                 rates.insert(table.rows[row][0].text() + " " + table.rows[row][1].text());
             }
         }
-        std::vector<std::string> expected = {"CPU fp32 FMA", "CPU in place (read + write)",
-                                             "CPU copy (read + write)"};
+        Words expected = {"CPU fp32 FMA", "CPU in place (read + write)", "CPU copy (read + write)"};
         for (const char* name :
              {"fp32 FMA", "copy (read + write)", "shared memory (read)", "host to device", "device to host"})
             if (gpu) expected.push_back(std::string("GPU ") + name);

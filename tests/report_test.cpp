@@ -19,7 +19,7 @@ static const std::string program = BINARY_DIR "/report";
 
 // The first XML error in a text, or nothing: tags that do not nest, attributes without quotes, stray < and &.
 static std::string xml_fault(const std::string& text) {
-    std::vector<std::string> open;
+    Words open;
     const std::regex tag(R"(^<(/?)([A-Za-z][\w:-]*)((?:\s+[\w:-]+\s*=\s*(?:"[^"<]*"|'[^'<]*'))*)\s*(/?)>)");
     const std::regex entity("^&(lt|gt|amp|quot|#[0-9]+);");
     const auto here = [&](size_t at) { return text.substr(at, 60); };
@@ -290,7 +290,7 @@ TEST(Report, ErrorMessages) {
     write_whole_file(folder / "text.json", {"not JSON"});
     write_whole_file(folder / "deep.json", {R"({"programs": )", std::string(1000000, '['), "}"});
     write_whole_file(folder / "other.json", {"{\"context\": {}, \"benchmarks\": []}"});
-    const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
+    const std::vector<std::pair<std::string, Words>> cases = {
         {"--compare", {"--compare", good}},
         {"missing.json", {"--compare", good, folder / "missing.json"}},
         {"text.json is not a JSON object", {"--compare", good, folder / "text.json"}},

@@ -17,8 +17,6 @@
 
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
-using Words = std::vector<std::string>;
-
 struct Grid : testing::Test, Data {
     const std::string whole = *this / "whole", run = *this / "run", questions = *this / "hellaswag.bin";
     Grid() {
@@ -130,7 +128,7 @@ TEST_F(Grid, StoppedBySignalsARunEndsWithTheSameFiles) {
     for (const Words& options : sample_of_combinations(questions, 12, random)) {
         SCOPED_TRACE(joined(options, " "));
         std::filesystem::remove_all(whole);
-        ASSERT_EQ(train(whole, options).status, 0);
+        expect_ok(train(whole, options));
         for (const int signal : {SIGTERM, SIGUSR1}) {
             const std::string when = "step " + format_string("%4d", int(1 + random() % 10)) + "/";
             SCOPED_TRACE(when);
@@ -154,7 +152,7 @@ TEST_F(Grid, StoppedBeforeTheFirstStepARunEndsWithTheSameFiles) {
     write_token_shard(val, tokens.data(), tokens.size());
     const Words options = {"-e", tiny, "-b", "3", "-t", "17",  "-x", "4", "-v",       "3",
                            "-m", "-1", "-s", "0", "-l", "0.1", "-n", "2", "--device", "cpu"};
-    ASSERT_EQ(train(whole, options).status, 0);
+    expect_ok(train(whole, options));
     train(run, options, {}, {SIGTERM, "validating", 0});
     ASSERT_EQ(list_checkpoints(run), std::vector<int>{0});
     finish(options);
@@ -166,7 +164,7 @@ TEST_F(Grid, StoppedBeforeTheFirstStepARunEndsWithTheSameFiles) {
 TEST_F(Grid, ALongerRunKeepsTheValidationOfAShorterOnesEnd) {
     const Words options = {"-e", tiny, "-b", "3", "-t", "17",   "-v",       "5",
                            "-m", "2",  "-s", "0", "-l", "0.03", "--device", "cpu"};
-    ASSERT_EQ(train(run, with(options, {"-x", "7"})).status, 0);
+    expect_ok(train(run, with(options, {"-x", "7"})));
     const std::string before = read_whole_file(run + "/main.log");
     const size_t at = before.find("s:7 tel:");
     ASSERT_NE(at, std::string::npos) << before;
@@ -181,7 +179,7 @@ TEST_F(Grid, StoppedWithinAStepARunEndsWithTheSameFiles) {
     write_tokens(Data::train, 60000, 67);
     const Words options = {"-e", tiny, "-b", "1",  "-t", "16", "-d", "8000", "-x", "4",        "-v",
                            "0",  "-s", "1",  "-g", "2",  "-n", "3",  "-nk",  "1",  "--device", "cpu"};
-    ASSERT_EQ(train(whole, options).status, 0);
+    expect_ok(train(whole, options));
     train(run, options, {}, {SIGTERM, " \n---\n", 0});
     ASSERT_EQ(list_checkpoints(run), std::vector<int>{1});  // its sample is complete
     finish(options);
@@ -204,7 +202,7 @@ TEST_F(Grid, AnErrorBetweenStepsSavesThem) {
         expect_same_files(whole, run);
         std::filesystem::remove_all(run);
     };
-    ASSERT_EQ(train(whole, options).status, 0);
+    expect_ok(train(whole, options));
     {
         Process program_without_val(command);
         std::string out, err;

@@ -146,8 +146,8 @@ TEST(RunFolder, FollowsARenamedFolder) {
 
 // --- runs of the program ---
 
-static const std::vector<std::string> eight = {"-x", "8",  "-n",   "4",  "-s", "0",        "-v",
-                                               "0",  "-l", "0.01", "-u", "2",  "--device", "cpu"};
+static const Words eight = {"-x", "8",  "-n",   "4",  "-s", "0",        "-v",
+                            "0",  "-l", "0.01", "-u", "2",  "--device", "cpu"};
 
 static void edit(const std::string& path, const std::string& from, const std::string& to) {
     std::string text = read_whole_file(path);
@@ -161,8 +161,8 @@ static void edit(const std::string& path, const std::string& from, const std::st
 TEST(RunFolder, TwoProgramsAfterARename) {
     Data data;
     const std::string a = data / "a", b = data / "b";
-    const std::vector<std::string> options = {"-x", "3000", "-n", "20",       "-nk", "2",  "-s",
-                                              "0",  "-v",   "0",  "--device", "cpu", "-o", a};
+    const Words options = {"-x", "3000", "-n", "20",       "-nk", "2",  "-s",
+                           "0",  "-v",   "0",  "--device", "cpu", "-o", a};
     ProgramResult first;
     std::thread running([&] { first = data.run(options); });
     for (int i = 0; i < 1000 && list_checkpoints(a).empty(); i++)
@@ -181,7 +181,7 @@ TEST(RunFolder, TwoProgramsAfterARename) {
 TEST(ResumeOptions, TheCheckpointHoldsThem) {
     Data data;
     const std::string a = data / "a", toml = options_path(a);
-    ASSERT_EQ(data.run(with(eight, {"-o", a})).status, 0);
+    expect_ok(data.run(with(eight, {"-o", a})));
     delete_checkpoint(a, 8);
     const std::string text = read_whole_file(toml), log = read_whole_file(a + "/main.log");
     auto again = [&] {
@@ -212,7 +212,7 @@ TEST(ResumeOptions, TheCheckpointHoldsThem) {
 TEST(ResumeChecksums, AMissingRunFileNeedsAFlag) {
     Data data;
     const std::string a = data / "a";
-    ASSERT_EQ(data.run(with(eight, {"-o", a, "-x", "12"})).status, 0);
+    expect_ok(data.run(with(eight, {"-o", a, "-x", "12"})));
     std::filesystem::remove(run_path(a, 12));
     const ProgramResult older = resume(a);  // falls back to the checkpoint before
     EXPECT_EQ(older.status, 0) << older.err;

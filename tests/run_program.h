@@ -21,6 +21,8 @@
 #include "llmc/base/process.h"
 #include "tests/contains.h"
 
+using Words = std::vector<std::string>;
+
 struct ProgramResult {
     int status;       // exit status; 128 + signal number if a signal killed it
     std::string out;  // standard output
@@ -52,8 +54,7 @@ inline const auto sigint_before = std::signal(SIGINT, SIG_DFL);
 
 // Runs argv[0] (a path, or a name in PATH) with the arguments argv[1...] and waits for it to exit. Reads both
 // streams until both are closed, so a program that fills one of them does not hang.
-inline ProgramResult run_program(std::vector<std::string> argv, SendSignal signal = {},
-                                 FILE* input = nullptr) {
+inline ProgramResult run_program(Words argv, SendSignal signal = {}, FILE* input = nullptr) {
     for (const char* name : {"GTEST_SHARD_INDEX", "GTEST_TOTAL_SHARDS"}) unsetenv(name);  // this test's own
     Process program(argv, input);
     ProgramResult result = {127, "", ""};
@@ -73,7 +74,9 @@ inline ProgramResult run_program(std::vector<std::string> argv, SendSignal signa
     return result;
 }
 
-inline void expect_ok(const ProgramResult& result) { ASSERT_EQ(result.status, 0) << result.out << result.err; }
+inline void expect_ok(const ProgramResult& result) {
+    ASSERT_EQ(result.status, 0) << result.out << result.err;
+}
 
 // One line, which contains the parts.
 template <class... Parts>
@@ -84,7 +87,7 @@ void expect_refusal(const ProgramResult& result, const Parts&... parts) {
 }
 
 // Whether the program is there and ends with status 0, as {"mpirun", "--version"} does.
-inline bool program_succeeds(std::vector<std::string> argv) {
+inline bool program_succeeds(Words argv) {
     try {
         return run_program(std::move(argv)).status == 0;
     } catch (const std::system_error&) {
@@ -93,18 +96,17 @@ inline bool program_succeeds(std::vector<std::string> argv) {
 }
 
 // The words of a text, for command lines whose words have no blanks.
-inline std::vector<std::string> words_of(const std::string& text) {
+inline Words words_of(const std::string& text) {
     std::istringstream words(text);
     return {std::istream_iterator<std::string>(words), {}};
 }
 // Both; options of the first, with their values, give way to those of the same name in the second. After
 // mpirun's ":", another command begins.
-inline std::vector<std::string> with(const std::vector<std::string>& options,
-                                     const std::vector<std::string>& more) {
+inline Words with(const Words& options, const Words& more) {
     const auto is_option = [](const std::string& word) {
         return word.size() > 1 && word[0] == '-' && (word[1] == '-' || isalpha(uint8_t(word[1])));
     };
-    std::vector<std::string> all;
+    Words all;
     const auto colon = std::find(options.rbegin(), options.rend(), ":");
     const size_t first = more.empty() || more[0] == ":" ? options.size() : size_t(options.rend() - colon);
     for (size_t i = 0; i < options.size(); i++) {
@@ -164,7 +166,7 @@ inline void copy_folder(const std::string& from, const std::string& to) {
 }
 
 // With the text as standard input.
-inline ProgramResult run_with_input(std::vector<std::string> argv, const std::string& text) {
+inline ProgramResult run_with_input(Words argv, const std::string& text) {
     TemporaryFolder folder;
     FILE* const file = fopen((folder / "input").c_str(), "w+b");
     if (!file || fwrite(text.data(), 1, text.size(), file) != text.size() || fflush(file) != 0)

@@ -23,7 +23,7 @@ static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 static const int last = 1000;
 
 // A run of a second or two on the CPU.
-static std::vector<std::string> command(const Data& data, const std::string& folder) {
+static Words command(const Data& data, const std::string& folder) {
     return {program, "-i",  data.train, "-e", tiny, "-b", "3",  "-t",   "17", "-x", std::to_string(last),
             "-n",    "900", "-v",       "0",  "-s", "0",  "-l", "0.01", "-u", "3",  "--device",
             "cpu",   "-o",  folder};
@@ -74,8 +74,8 @@ TEST_F(Signals, SomeSaveAndEnd) {
 
 #ifdef _WIN32
 TEST_F(Signals, CtrlCSavesAndEnds) {
-    std::vector<std::string> stop = {BINARY_DIR "/ctrl_c", data / "log", "20/1000"};
-    const std::vector<std::string> train = command(data, run);
+    Words stop = {BINARY_DIR "/ctrl_c", data / "log", "20/1000"};
+    const Words train = command(data, run);
     stop.insert(stop.end(), train.begin(), train.end());
     const int status = run_program(stop).status;
     expect_saved(status, read_whole_file(data / "log"), 2, "Ctrl-C");
@@ -104,13 +104,13 @@ TEST(Interrupts, RemoveShardsThatAreNotComplete) {
     std::string text = "some text";
     const std::string made = folder / "data", small = folder / "small.txt";
     write_whole_file(small, {text});
-    const std::vector<std::string> prepare = {
+    const Words prepare = {
         BINARY_DIR "/prepare_data", "--shard-tokens", "100000", "--out", made, "--name", "x"};
-    std::vector<std::string> first = prepare, next = prepare;
+    Words first = prepare, next = prepare;
     first.push_back(small);
     next.push_back("-");
-    ASSERT_EQ(run_program(first).status, 0);
-    const std::vector<std::string> before = names_in(made);
+    expect_ok(run_program(first));
+    const Words before = names_in(made);
     const std::string shard = read_whole_file(made + "/x_train.bin");
     while (text.size() < 16 << 20) text += "\n\nmore text";
     const std::pair<int, const char*> signals[] = {
@@ -138,7 +138,7 @@ TEST(Interrupts, RemoveACorpusThatIsNotComplete) {
     wait_for(temporary_of(folder / "a.txt"));
     corpus.send(SIGTERM);
     expect_stopped(corpus, SIGTERM, "SIGTERM");
-    EXPECT_EQ(names_in(folder.path), std::vector<std::string>());
+    EXPECT_EQ(names_in(folder.path), Words());
 
     Process run({program, "--text", "stories", "-o", folder / "run"});
     wait_for(folder / "run/tokens");
@@ -151,7 +151,7 @@ TEST(Interrupts, RemoveACorpusThatIsNotComplete) {
 // A program, started through a shell with these redirections.
 struct Redirected : TemporaryFolder {
     Process process;
-    Redirected(const std::vector<std::string>& command, const std::string& redirections)
+    Redirected(const Words& command, const std::string& redirections)
         : process(with({"bash", "-c", "echo $$ >\"$0\" && mv \"$0\" \"$0.done\"; exec \"$@\" " + redirections,
                         *this / "pid"},
                        command)) {
@@ -162,7 +162,7 @@ struct Redirected : TemporaryFolder {
     std::string activity() const {
         std::string stat;
         std::getline(std::ifstream("/proc/" + std::to_string(pid()) + "/stat"), stat);
-        const std::vector<std::string> fields = words_of(stat.substr(stat.rfind(')') + 1));
+        const Words fields = words_of(stat.substr(stat.rfind(')') + 1));
         return fields.size() > 12 ? fields[0] + " " + fields[11] + " " + fields[12] : "";
     }
     int pid() const { return std::stoi(read_whole_file(*this / "pid.done")); }
@@ -215,7 +215,7 @@ TEST(BlockedPrograms, EndAtTheFirstSignal) {
     const std::string tokens = " --out " + out + " --name x ", stories = corpus + " --bytes 3000000 --out ",
                       small = " -e custom:layers=1,heads=2,channels=16,max_seq_len=32 --device cpu -o ";
     write_whole_file(text, {std::string(30000, 'a')});
-    ASSERT_EQ(run_program(words_of(program + " --text " + text + small + model + " -x 1 -s 0")).status, 0);
+    expect_ok(run_program(words_of(program + " --text " + text + small + model + " -x 1 -s 0")));
     struct Case {
         std::string command, redirections = "";
         bool catches = true;
@@ -303,7 +303,7 @@ TEST_F(Signals, Sigusr1IsExpectedFromTheStart) {
 }
 
 TEST_F(Signals, Sigusr1WithoutAFolderIsNoted) {
-    std::vector<std::string> options = command(data, run);
+    Words options = command(data, run);
     options.resize(options.size() - 2);
     const ProgramResult result = run_program(options, {SIGUSR1, "step   20/", 0});
     EXPECT_EQ(result.status, 0) << result.err;
@@ -317,7 +317,7 @@ TEST_F(Signals, LongWorkEndsWithinAMicroBatchOrAToken) {
     const HellaSwagExample example = {0, {1, 6, 11}, {{{16, 5}, {21, 2}, {3, 4}, {5, 1}}}};
     write_hellaswag(questions, std::vector<HellaSwagExample>(65535, example));
     struct Work {
-        std::vector<std::string> options;
+        Words options;
         std::string begins, ends;
     };
     const Work all[] = {
@@ -340,9 +340,9 @@ TEST_F(Signals, LongWorkEndsWithinAMicroBatchOrAToken) {
 
 // Each step accumulates the gradients of 40 micro-batches, and an epoch ends within a step.
 TEST_F(Signals, AStepThatIsNotFinishedIsRepeated) {
-    const std::vector<std::string> options =
+    const Words options =
         with(command(data, run), {"-d", std::to_string(40 * 3 * 17), "-x", "60", "-n", "60"});
-    ASSERT_EQ(run_program(with(options, {"-o", whole})).status, 0);
+    expect_ok(run_program(with(options, {"-o", whole})));
     for (const char* step : {"step    1/", "step    7/", "step   30/"}) {
         const ProgramResult stopped = run_program(options, {SIGTERM, step, 0});
         EXPECT_EQ(stopped.status, 128 + SIGTERM) << stopped.err;
@@ -372,8 +372,8 @@ TEST_F(Signals, ASecondSigintEndsAtOnce) {
         "\"$@\" & pid=$!; until grep -q micro-batch \"$0\" || ! kill -0 $pid; do sleep 0.05; done; "
         "kill -INT $pid; sleep 0.3; kill -0 $pid && echo alive; kill -INT $pid; wait $pid; echo status $?";
     const std::string log = data / "log";
-    std::vector<std::string> options = {"bash", "-c", "set -m; exec >\"$0.out\"; { " + script + "; }", log};
-    const std::vector<std::string> train =
+    Words options = {"bash", "-c", "set -m; exec >\"$0.out\"; { " + script + "; }", log};
+    const Words train =
         with(command(data, run),
              {"-e", "custom:layers=6,heads=8,channels=512,max_seq_len=1024,vocab=67", "-t", "1024"});
     options.insert(options.end(), {"bash", "-c", "exec \"$@\" >\"$0\"", log});

@@ -20,16 +20,15 @@ static ProgramResult run_shell(const std::string& folder, const std::string& com
 }
 
 // One line per program that prints something and succeeds.
-static std::vector<std::string> commands() {
-    std::vector<std::string> all = {
-        BINARY_DIR "/eval -e " + bytes_model + " -i val.bin -m 1 --device cpu",
-        BINARY_DIR "/generate -e " + bytes_model + " --device cpu -n 2 text",
-        BINARY_DIR "/train_gpt2 -i train.bin -e " + tiny + " -b 1 -t 8 -x 2 -s 0 -v 0 --device cpu",
-        BINARY_DIR "/train_gpt2 -i train.bin -e " + tiny + " -b 1 -t 8 -x 2 -s 1 -v 0 --device cpu",
-        BINARY_DIR "/train_gpt2 --help",
-        BINARY_DIR "/eval --version",
-        BINARY_DIR "/prepare_data --help",
-        BINARY_DIR "/make_corpus --version"};
+static Words commands() {
+    Words all = {BINARY_DIR "/eval -e " + bytes_model + " -i val.bin -m 1 --device cpu",
+                 BINARY_DIR "/generate -e " + bytes_model + " --device cpu -n 2 text",
+                 BINARY_DIR "/train_gpt2 -i train.bin -e " + tiny + " -b 1 -t 8 -x 2 -s 0 -v 0 --device cpu",
+                 BINARY_DIR "/train_gpt2 -i train.bin -e " + tiny + " -b 1 -t 8 -x 2 -s 1 -v 0 --device cpu",
+                 BINARY_DIR "/train_gpt2 --help",
+                 BINARY_DIR "/eval --version",
+                 BINARY_DIR "/prepare_data --help",
+                 BINARY_DIR "/make_corpus --version"};
     for (const std::string name : {"report", "compile_kernels"})  // built with the benchmarks
         if (std::filesystem::exists(BINARY_DIR "/" + name)) all.push_back(BINARY_DIR "/" + name + " --help");
     return all;
@@ -71,11 +70,11 @@ TEST(StandardStreams, ClosedDescriptorsAreNotReused) {
     Data data;
     const std::string options = " -i train.bin -j val.bin -e " + tiny +
                                 " -b 1 -t 8 -x 5 -s 2 -v 2 -n 2 --tensorboard --device cpu -o ";
-    ASSERT_EQ(run_shell(data.path, "$BIN/train_gpt2" + options + "open").status, 0);
+    expect_ok(run_shell(data.path, "$BIN/train_gpt2" + options + "open"));
     for (const char* closed : {"<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"}) {
         SCOPED_TRACE(closed);
         std::filesystem::remove_all(data / "closed");
-        EXPECT_EQ(run_shell(data.path, "$BIN/train_gpt2" + options + "closed " + closed).status, 0);
+        expect_ok(run_shell(data.path, "$BIN/train_gpt2" + options + "closed " + closed));
         for (const auto& entry : std::filesystem::recursive_directory_iterator(data / "open")) {
             const std::string name = std::filesystem::relative(entry.path(), data / "open").string();
             if (!entry.is_regular_file() || name == "options.toml" || name == "metrics.csv") continue;

@@ -154,7 +154,7 @@ TEST(Submissions, ProgramsComputeTheSameBits) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     const Data data;
     const std::string model = "custom:layers=2,heads=2,channels=24,max_seq_len=32,vocab=257";
-    const auto run = [](const char* ms, const std::vector<std::string>& command) {
+    const auto run = [](const char* ms, const Words& command) {
         setenv("LAUNCHPAD_SUBMISSION_MS", ms, 1);
         const ProgramResult result = run_program(with(command, {"--device", device()}));
         unsetenv("LAUNCHPAD_SUBMISSION_MS");
@@ -170,8 +170,8 @@ TEST(Submissions, ProgramsComputeTheSameBits) {
                      "0",     "-o", output,     "--optimizer", optimizer, "--precision", precision});
         for (auto path : {model_path, optimizer_path, run_path})
             EXPECT_TRUE(read_whole_file(path(whole, 4)) == read_whole_file(path(divided, 4)));
-        const std::vector<std::string> generate = {
-            BINARY_DIR "/generate", "-e", whole, "-n", "9", "--samples", "20", "--precision", precision, ""};
+        const Words generate = {BINARY_DIR "/generate", "-e",      whole, "-n", "9", "--samples", "20",
+                                "--precision",          precision, ""};
         EXPECT_EQ(run("1000000", generate), run("0.01", generate));
     }
 }

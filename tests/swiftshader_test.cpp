@@ -19,8 +19,8 @@ static const std::string fp32 = "-*/1.*:*/2.*:*Random/*:*Matrix*:*GridsAreFolded
 struct SwiftShaderLayer : SwiftShader, testing::WithParamInterface<std::string> {};
 
 // The tests of layers, of generating, and of what consists of these.
-static std::vector<std::string> tests_of_layers() {
-    std::vector<std::string> names = {"non_finite", "residual", "train_step"};
+static Words tests_of_layers() {
+    Words names = {"non_finite", "residual", "train_step"};
     for (const char* folder : {"/llmc/layers", "/llmc/generate"})
         for (const auto& entry : std::filesystem::directory_iterator(std::string(SOURCE_DIR) + folder))
             if (const std::string name = entry.path().stem().string();

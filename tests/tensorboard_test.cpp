@@ -127,8 +127,8 @@ static std::vector<ReadEvent> read_events(const std::string& path) {
 }
 
 // The event files in the order in which TensorBoard reads them.
-static std::vector<std::string> event_files(const std::string& run) {
-    std::vector<std::string> paths;
+static Words event_files(const std::string& run) {
+    Words paths;
     for (const auto& entry : std::filesystem::directory_iterator(run + "/tensorboard"))
         paths.push_back(entry.path().generic_string());
     std::sort(paths.begin(), paths.end());
@@ -270,7 +270,7 @@ TEST(TensorBoard, EventsAreIdenticalToProtobufs) {
 
 TEST(TensorBoard, LaterFilesSortLater) {
     TemporaryFolder run;
-    std::vector<std::string> written;
+    Words written;
     for (int i = 0; i < 4; i++) {  // within a second
         written.push_back(start_event_file(run / "tensorboard", i - 1));
         const std::vector<ReadEvent> events = read_events(written.back());
@@ -338,8 +338,8 @@ TEST(TensorBoard, WriteErrors) {
 
 // --- runs ---
 
-static const std::vector<std::string> twelve = {"--device", "cpu", "-x", "12",   "-n", "4", "-v", "3",
-                                                "-s",       "0",   "-l", "0.01", "-u", "3", "-d", "51"};
+static const Words twelve = {"--device", "cpu", "-x", "12",   "-n", "4", "-v", "3",
+                             "-s",       "0",   "-l", "0.01", "-u", "3", "-d", "51"};
 
 TEST(TensorBoard, ARunWritesItsMetricsAndIsBitIdentical) {
     Data data;

@@ -5,7 +5,7 @@
 #include "tests/run_program.h"
 
 #ifdef _WIN32
-inline std::string shown_on_terminal(std::vector<std::string>, const char*, const std::string& = "") {
+inline std::string shown_on_terminal(Words, const char*, const std::string& = "") {
     return "";  // a pseudo-terminal of Windows shows a screen, not what the program has written
 }
 #else
@@ -16,8 +16,7 @@ inline std::string shown_on_terminal(std::vector<std::string>, const char*, cons
 
 // All that the program shows, on a terminal of that type (TERM); empty without pseudo-terminals. Each line of
 // `typed` is sent once the program asks for one with "> ". Kills the program after a minute of silence.
-inline std::string shown_on_terminal(std::vector<std::string> command, const char* type,
-                                     const std::string& typed = "") {
+inline std::string shown_on_terminal(Words command, const char* type, const std::string& typed = "") {
     std::vector<char*> argv;
     for (std::string& word : command) argv.push_back(word.data());
     argv.push_back(nullptr);

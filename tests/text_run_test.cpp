@@ -13,8 +13,6 @@
 #include "tests/compressed.h"
 #include "tests/tiny_run.h"
 
-using Words = std::vector<std::string>;
-
 // A folder with a text of 24 kB, in which the programs run.
 struct TextRun : ::testing::Test {
     TemporaryFolder folder;
@@ -357,7 +355,7 @@ TEST_F(TextRun, SeveralTextsAreOneInTheirOrder) {
     train_on({"--text", "a.txt", "--text", "b.txt"});
     EXPECT_NE(tokens("runs/a-b-text"), tokens("runs/b-a-text"));
     const Words resumed = {"-o", "runs/a-b-text", "-y", "1", "-x", "5"};
-    EXPECT_EQ(run_program(command(with({"--text", "a.txt", "--text", "./b.txt"}, resumed))).status, 0);
+    expect_ok(run_program(command(with({"--text", "a.txt", "--text", "./b.txt"}, resumed))));
     expect_refused(with({"--text", "b.txt", "--text", "a.txt"}, resumed),
                    "--text b.txt --text a.txt: the run in runs/a-b-text trains on ");
     expect_refused(with({"--text", "a.txt"}, resumed), "--text a.txt: the run in runs/a-b-text trains on ");

@@ -33,7 +33,7 @@ struct Data : TemporaryFolder {
         write_tokens(train, 4000, 67);
         write_tokens(val, 700, 67);
     }
-    ProgramResult run(const std::vector<std::string>& options, const SendSignal& signal = {}) const {
+    ProgramResult run(const Words& options, const SendSignal& signal = {}) const {
         return run_program(
             with({program, "-i", train, "-j", val, "-e", tiny, "-b", "3", "-t", "17"}, options), signal);
     }
@@ -49,20 +49,17 @@ struct Data : TemporaryFolder {
     }
 };
 
-inline ProgramResult resume(const std::string& folder, const std::vector<std::string>& options = {}) {
+inline ProgramResult resume(const std::string& folder, const Words& options = {}) {
     return run_program(with({program, "-y", "1", "-o", folder}, options));
 }
 
 // A command whose calls for files below `watched` fail as the settings say, such as "FILE_FAULT=any:3:EIO":
 // tests/file_fault.cpp.
-inline std::vector<std::string> faulty(const std::string& watched, const std::vector<std::string>& settings,
-                                       const std::vector<std::string>& command) {
-    const std::vector<std::string> env = {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
-                                          "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0",
-                                          "FILE_FAULT_FOLDER=" + watched};
+inline Words faulty(const std::string& watched, const Words& settings, const Words& command) {
+    const Words env = {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
+                       "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0",
+                       "FILE_FAULT_FOLDER=" + watched};
     return with(with(env, settings), command);
 }
 
-inline std::vector<std::string> devices() {
-    return device() == "none" ? std::vector<std::string>{"cpu"} : std::vector<std::string>{"cpu", device()};
-}
+inline Words devices() { return device() == "none" ? Words{"cpu"} : Words{"cpu", device()}; }

@@ -106,7 +106,7 @@ TEST(tokenizer, equal_merges_go_from_left_to_right) {
 TEST(tokenizer, any_bytes_come_back) {
     NEEDS_SHARED_DATA();
     Tokenizer gpt2 = open_tokenizer(shared_data + "gpt2_tokenizer.bin");
-    std::vector<std::string> texts = {
+    Words texts = {
         std::string("\0", 1),
         std::string("a\0b \0", 5),
         "\xff",
@@ -132,7 +132,7 @@ TEST(tokenizer, cached_pieces_do_not_change_the_tokens) {
     NEEDS_SHARED_DATA();
     const std::string path = shared_data + "gpt2_tokenizer.bin";
     std::mt19937 random(2);
-    std::vector<std::string> words;
+    Words words;
     for (int i = 0; i < 300000; i++) {
         std::string word(1, ' ');
         for (size_t length = 1 + random() % 16; word.size() < length + 1;) word += char('a' + random() % 26);
@@ -176,7 +176,7 @@ struct MergesBpe {
     std::map<std::pair<std::string, std::string>, int> ranks;
     std::map<std::string, int> ids;
 
-    std::vector<std::string> merge(std::vector<std::string> parts) const {
+    Words merge(Words parts) const {
         for (;;) {
             auto best = ranks.end();
             for (size_t i = 0; i + 1 < parts.size(); i++) {
@@ -185,7 +185,7 @@ struct MergesBpe {
                     best = found;
             }
             if (best == ranks.end()) return parts;
-            std::vector<std::string> merged;
+            Words merged;
             for (size_t i = 0; i < parts.size(); i++) {
                 bool pair = i + 1 < parts.size() && parts[i] == best->first.first &&
                             parts[i + 1] == best->first.second;
@@ -258,7 +258,7 @@ TEST(tokenizer, merges_recovered_from_bytes_are_the_published_ones) {
         std::string text = i < 50000 ? pairs[i]->first + pairs[i]->second : "";
         while (i >= 50000 && text.size() < 12) text += pairs[random() % 50000]->second;
         if (!is_word(text)) continue;
-        std::vector<std::string> parts;
+        Words parts;
         for (char c : text) parts.push_back(std::string(1, c));
         Tokens expected;
         for (const std::string& part : bpe.merge(parts)) expected.push_back(uint16_t(bpe.ids.at(part)));
@@ -269,11 +269,11 @@ TEST(tokenizer, merges_recovered_from_bytes_are_the_published_ones) {
 }
 
 // GPT-2's splitting rule for ASCII text, hand-written.
-static std::vector<std::string> split_ascii(const std::string& text) {
+static Words split_ascii(const std::string& text) {
     auto kind = [](char c) {
         return isspace(uint8_t(c)) ? 0 : isalpha(uint8_t(c)) ? 1 : isdigit(uint8_t(c)) ? 2 : 3;
     };
-    std::vector<std::string> pieces;
+    Words pieces;
     for (size_t i = 0; i < text.size(); i += pieces.back().size()) {
         size_t end = i;
         for (const char* suffix : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"})
@@ -300,7 +300,7 @@ TEST(tokenizer, shakespeare_equals_bpe_from_the_merges) {
     for (const std::string& piece : split_ascii(text)) {
         Tokens& tokens = cache[piece];
         if (tokens.empty()) {
-            std::vector<std::string> parts;
+            Words parts;
             for (char c : piece) parts.push_back(std::string(1, c));
             for (const std::string& part : bpe.merge(parts)) tokens.push_back(uint16_t(bpe.ids.at(part)));
         }

@@ -17,8 +17,8 @@
 #include "tests/tiny_run.h"
 #include "tests/token_shard.h"
 
-static const std::vector<std::string> schedule = {"-x", "30", "-l", "0.01", "-s",  "0",  "-v",
-                                                  "15", "-n", "30", "-c",   "0.1", "-d", "102"};
+static const Words schedule = {"-x", "30", "-l", "0.01", "-s",  "0",  "-v",
+                               "15", "-n", "30", "-c",   "0.1", "-d", "102"};
 
 TEST(train_gpt2, a_gpu_agrees_with_the_cpu_and_is_reproducible) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
@@ -75,7 +75,7 @@ TEST(train_gpt2, sixteen_bits_follow_fp32) {
         for (const Case& c : {Case{"bf16", "1", 0.03}, Case{"bf16", "0", 0.1}, Case{"fp16", "1", 0.01}}) {
             if (where != "cpu" && c.limit == 0.1) continue;  // adamw_test has it on a device
             SCOPED_TRACE(std::string(c.precision) + ", master weights " + c.master + ", on " + where);
-            const std::vector<std::string> options =
+            const Words options =
                 with(schedule, {"--device", where, "--precision", c.precision, "-w", c.master});
             const std::string a = data / "a", b = data / "b";
             const ProgramResult first = data.run(with(options, {"-o", a}));
@@ -103,7 +103,7 @@ static double planned_mib(const std::string& out, const std::string& label) {
 }
 
 // Three steps of two micro-steps each with every setting of -r leave the same files.
-static void check_recomputation(const Data& data, const std::vector<std::string>& options) {
+static void check_recomputation(const Data& data, const Words& options) {
     double last_mib = 1e9;
     for (const char* recompute : {"0", "1", "2", "3"}) {
         SCOPED_TRACE(std::string("-r ") + recompute);
@@ -145,9 +145,9 @@ TEST(train_gpt2, recomputing_only_saves_memory_on_a_device) {
 // Each offloaded or not: the first half of a run, and the second, which resumes it. LAUNCHPAD_STAGED makes
 // the device one with memory of its own.
 static void check_offload(const Data& data, const std::string& where, const std::string& optimizer) {
-    const std::vector<std::string> options = {
-        "--device", where, "--optimizer", optimizer, "--precision", "bf16", "-x", "6",  "-l",
-        "0.01",     "-s",  "0",           "-v",      "0",           "-n",   "3",  "-r", "3"};
+    const Words options = {"--device", where, "--optimizer", optimizer, "--precision", "bf16",
+                           "-x",       "6",   "-l",          "0.01",    "-s",          "0",
+                           "-v",       "0",   "-n",          "3",       "-r",          "3"};
     const ProgramResult whole = data.run(with(options, {"-o", data / "whole"}));
     ASSERT_EQ(whole.status, 0) << whole.err;
     EXPECT_FALSE(contains(whole.out, "host memory"));
@@ -264,9 +264,8 @@ TEST(train_gpt2, skips_outliers_on_request) {
         tokens[i] = uint16_t(i / 16 % 40 == 20 ? 30 + i * 7 % 37 : i % 4);
     write_token_shard(data.train, tokens.data(), tokens.size());
     for (const std::string& where : devices()) {
-        const std::vector<std::string> options = {"-b",       "1",   "-t", "16",        "-x", "390",
-                                                  "-s",       "0",   "-v", "0",         "-l", "0.01",
-                                                  "--device", where, "-o", data / where};
+        const Words options = {"-b", "1", "-t", "16",   "-x",       "390", "-s", "0",
+                               "-v", "0", "-l", "0.01", "--device", where, "-o", data / where};
         const bool cpu = where == "cpu";  // the host judges; a device skips what it is told to
         if (cpu) {
             const ProgramResult plain = data.run(options);
@@ -312,8 +311,7 @@ TEST(train_gpt2, overfits_one_batch) {
 
 TEST(train_gpt2, runs_on_the_given_number_of_threads) {
     Data data;
-    const std::vector<std::string> options = {"-x", "3",        "-s",  "0",        "-v",
-                                              "0",  "--device", "cpu", "--threads"};
+    const Words options = {"-x", "3", "-s", "0", "-v", "0", "--device", "cpu", "--threads"};
     const ProgramResult one = data.run(with(options, {"1"})), three = data.run(with(options, {"3"}));
     EXPECT_TRUE(contains(one.out, "device: CPU, 1 thread "));
     EXPECT_TRUE(contains(three.out, "device: CPU, 3 threads"));
@@ -322,7 +320,7 @@ TEST(train_gpt2, runs_on_the_given_number_of_threads) {
 
 TEST(train_gpt2, profiles_a_gpu) {
     Data data;
-    const std::vector<std::string> options = {"-x", "2", "-s", "0", "-v", "0", "--profile", "--device"};
+    const Words options = {"-x", "2", "-s", "0", "-v", "0", "--profile", "--device"};
     const ProgramResult cpu = data.run(with(options, {"cpu"}));
     EXPECT_TRUE(contains(cpu.out, "no profile"));
     if (device() == "none") return;
@@ -374,7 +372,7 @@ TEST(train_gpt2, a_terminal_gets_one_status_line) {
 // Each line is written at once, in order, so that a log explains a wait.
 TEST(train_gpt2, a_log_shows_what_happens_before_the_first_step) {
     Data data;
-    const std::vector<std::string> options = {"-x", "1", "-s", "0", "-d", "102", "--device"};
+    const Words options = {"-x", "1", "-s", "0", "-d", "102", "--device"};
     for (const std::string& where : devices()) {
         const ProgramResult result = data.run(with(options, {where}));
         ASSERT_EQ(result.status, 0) << result.err;
@@ -409,8 +407,7 @@ TEST(train_gpt2, a_log_has_the_plan_before_an_error) {
 TEST(train_gpt2, pauses_between_steps_change_nothing) {
     Data data;
     for (const std::string& where : devices()) {
-        const std::vector<std::string> options = {"-x", "6",        "-l",  "0.01", "-g",
-                                                  "30", "--device", where, "-o"};
+        const Words options = {"-x", "6", "-l", "0.01", "-g", "30", "--device", where, "-o"};
         const ProgramResult plain = data.run(with(options, {data / "a", "-s", "0", "-v", "0", "-n", "6"}));
         const ProgramResult busy = data.run(with(options, {data / "b", "-s", "2", "-v", "2", "-n", "2"}));
         ASSERT_EQ(plain.status, 0) << plain.err;
@@ -452,7 +449,7 @@ TEST(train_gpt2, bad_input_gives_one_line_and_status_1) {
     const std::string wrong = write("wrong.bin", bytes);
     const std::string empty = write("empty.bin", "");
     struct Case {
-        std::vector<std::string> options;
+        Words options;
         const char* says;
     };
     const std::vector<Case> cases = {
@@ -481,7 +478,7 @@ TEST(train_gpt2, bad_input_gives_one_line_and_status_1) {
         {{"-o", data.train}, "train.bin"},
     };
     for (const Case& c : cases) {
-        std::vector<std::string> options = {program, "-x", "1", "-s", "0", "-v", "0", "--device", "cpu"};
+        Words options = {program, "-x", "1", "-s", "0", "-v", "0", "--device", "cpu"};
         auto given = [&](const char* flag) {
             return std::find(c.options.begin(), c.options.end(), flag) != c.options.end();
         };

@@ -17,9 +17,7 @@
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
-using Words = std::vector<std::string>;
-
-static Options parse(std::vector<std::string> arguments) {
+static Options parse(Words arguments) {
     arguments.insert(arguments.begin(), "train_gpt2");
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -28,7 +26,7 @@ static Options parse(std::vector<std::string> arguments) {
     return options;
 }
 
-static std::string refusal(const std::vector<std::string>& arguments) {
+static std::string refusal(const Words& arguments) {
     return message_of([&] { parse(arguments); });
 }
 
@@ -202,8 +200,8 @@ TEST(TrainOptions, TheCommandLineWinsOverTheFileAndTheFileOverTheRunsOptions) {
 // -x and --epochs exclude each other: the one that takes precedence deletes the other.
 TEST(TrainOptions, TheLengthOfAFileWinsOverTheRuns) {
     TemporaryFolder folder;
-    const std::vector<std::string> resumed = {"-y", "1", "-o", folder.path, "--config", folder / "run.toml"};
-    const auto length = [&](const char* saved, const char* file, std::vector<std::string> more = {}) {
+    const Words resumed = {"-y", "1", "-o", folder.path, "--config", folder / "run.toml"};
+    const auto length = [&](const char* saved, const char* file, Words more = {}) {
         std::ofstream(options_path(folder.path)) << "train-data = \"saved\"\n" << saved;
         std::ofstream(folder / "run.toml") << file;
         more.insert(more.end(), resumed.begin(), resumed.end());
@@ -229,7 +227,7 @@ TEST(TrainOptions, Refusals) {
     std::ofstream(folder / "val.toml") << "val-data = \"x.bin\"\n";
     std::ofstream(options_path(folder.path)) << "no such = option\n";
     const struct {
-        std::vector<std::string> arguments;
+        Words arguments;
         const char* says;
     } cases[] = {
         {{}, "-i"},
@@ -286,7 +284,7 @@ TEST(TrainOptions, ValuesInAFile) {
     EXPECT_EQ(o.batch, 8);
     EXPECT_EQ(o.seed, 7u);
     EXPECT_EQ(o.learning_rate, 1e-4f);
-    EXPECT_EQ(o.of_text.include, (std::vector<std::string>{"*.md", "A"}));
+    EXPECT_EQ(o.of_text.include, (Words{"*.md", "A"}));
     EXPECT_EQ(o.warmup, 3);
     EXPECT_FALSE(o.tensorboard);
     EXPECT_EQ(o.device, "a' 'b");  // as the program writes a name with quotes
@@ -432,7 +430,7 @@ TEST(TrainOptions, BracesInTextsAreText) {
     write_whole_file(folder / "options.toml",
                      {"train-data = ['{a}', \"}\\\"{\"] # {\ntokenizer = \"it's {\"\n"});
     const Options o = parse({"--config", folder / "options.toml"});
-    EXPECT_EQ(o.train_data, (std::vector<std::string>{"{a}", "}\"{"}));
+    EXPECT_EQ(o.train_data, (Words{"{a}", "}\"{"}));
     EXPECT_EQ(o.tokenizer, "it's {");
 }
 

@@ -19,9 +19,8 @@
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
 // 12 steps, checkpoints at 4, 8 and 12, validation and samples in between.
-static const std::vector<std::string> twelve = {"-x", "12",  "-n", "4",   "-v",   "5",  "-s",
-                                                "6",  "-g",  "8",  "-l",  "0.01", "-u", "3",
-                                                "-q", "0.1", "-c", "0.1", "-d",   "102"};
+static const Words twelve = {"-x", "12",   "-n", "4", "-v", "5",   "-s", "6",   "-g", "8",
+                             "-l", "0.01", "-u", "3", "-q", "0.1", "-c", "0.1", "-d", "102"};
 
 // Makes the folder look as if the run was killed before it wrote a checkpoint after `step`.
 static void cut_after(const std::string& folder, int step) {
@@ -48,7 +47,7 @@ TEST(Resume, IsBitIdentical) {
     Data data;
     struct Case {
         const char* what;
-        std::vector<std::string> options;
+        Words options;
         bool on_device = false;  // whose kernels take long to compile
     };
     const std::vector<Case> cases = {
@@ -88,9 +87,8 @@ TEST(Resume, IsBitIdentical) {
 TEST(Resume, KeepsTheLossScale) {
     Data data;
     const std::string a = data / "a", b = data / "b";
-    const std::vector<std::string> options = {"-b", "1",    "-t",       "1",   "-x",          "20",
-                                              "-n", "1",    "-s",       "0",   "-v",          "0",
-                                              "-l", "0.01", "--device", "cpu", "--precision", "fp16"};
+    const Words options = {"-b", "1",  "-t", "1",  "-x",   "20",       "-n",  "1",           "-s",
+                           "0",  "-v", "0",  "-l", "0.01", "--device", "cpu", "--precision", "fp16"};
     const ProgramResult whole = data.run(with(options, {"-o", a}));
     expect_ok(whole);
     ASSERT_TRUE(contains(whole.out, "the update was skipped"));
@@ -178,14 +176,14 @@ TEST(Resume, AStartThatWouldDestroyIsRefused) {
     Data data;
     const std::string a = data / "a", b = data / "b", earlier = b + "/earlier_1";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
-    const auto without = [&](const std::vector<std::string>& starts) {
+    const auto without = [&](const Words& starts) {
         copy_folder(a, b);
         for (const auto& entry : std::filesystem::directory_iterator(b))
             for (const std::string& start : starts)
                 if (entry.path().filename().string().starts_with(start))
                     std::filesystem::remove(entry.path());
     };
-    const std::vector<std::vector<std::string>> removed = {
+    const std::vector<Words> removed = {
         {"DONE"},
         {"DONE", "main.log", "metrics.csv", "options"},
         {"DONE", "model", "state", "main.log", "metrics.csv", "options"},
@@ -194,14 +192,14 @@ TEST(Resume, AStartThatWouldDestroyIsRefused) {
         {"DONE", "model", "state", "run", "options", "main.log"},
         {"DONE", "model", "state", "run", "options", "metrics.csv"},
         {"DONE", "model", "state", "run", "options", "metrics.csv", "main.log"}};  // somebody's tokenizer
-    for (const std::vector<std::string>& names : removed) {
+    for (const Words& names : removed) {
         SCOPED_TRACE(names.back());
         without(names);
         if (names.back() == "main.log") write_whole_file(b + "/tokenizer.bin", {"a tokenizer"});
         std::map<std::string, std::string> before;
         for (const auto& entry : std::filesystem::directory_iterator(b))
             before[entry.path().filename().string()] = read_whole_file(entry.path().string());
-        const std::vector<std::string> start = with(twelve, {"--device", "cpu", "-o", b, "-y", "1"});
+        const Words start = with(twelve, {"--device", "cpu", "-o", b, "-y", "1"});
         expect_refusal(data.run(start), "--start-over");
         for (const auto& [name, text] : before) EXPECT_TRUE(read_whole_file(b + "/" + name) == text) << name;
         expect_ok(data.run(with(start, {"--start-over"})));
@@ -267,14 +265,14 @@ TEST(Resume, TwoProgramsDoNotShareAFolder) {
 TEST(Resume, AcceptsTheseChanges) {
     Data data;
     const std::string a = data / "a", b = data / "b";
-    const std::vector<std::string> bf16 = {"--precision", "bf16"};
+    const Words bf16 = {"--precision", "bf16"};
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a, "--precision", "bf16"})));
-    const std::vector<std::vector<std::string>> changes = {
+    const std::vector<Words> changes = {
         {"-b", "1"},   {"-b", "6"},      {"-b", "1", "-t", "6"},  {"-b", "2", "-t", "32", "-d", "128"},
         {"-d", "204"}, {"-w", "0"},      {"--precision", "fp32"}, {"--precision", "fp16"},
         {"-x", "20"},  {"-k", "linear"}, {"-l", "0.001"},         {"-n", "3"},
         {"-j", ""},    {"-r", "2"}};
-    for (const std::vector<std::string>& change : changes) {
+    for (const Words& change : changes) {
         SCOPED_TRACE(change[0] + " " + change[1]);
         copy_folder(a, b);
         cut_after(b, 8);

@@ -41,16 +41,13 @@ TEST(train_gpt2, exports_and_reads_hugging_face_files) {
         return at == run.out.npos ? run.out : run.out.substr(at);
     };
     EXPECT_EQ(val_loss(exported), val_loss(model));
-    ASSERT_EQ(
-        run_program({program, "-e", model, "--export", "hf", data / "half", "--precision", "bf16"}).status,
-        0);
+    expect_ok(run_program({program, "-e", model, "--export", "hf", data / "half", "--precision", "bf16"}));
     const std::vector<float> half = parameters(data / "half/model.safetensors"), whole = parameters(model);
     for (size_t i = 0; i < whole.size(); i++) ASSERT_EQ(half[i], float(bf16(whole[i])));
-    for (const std::vector<std::string>& bad :
-         {std::vector<std::string>{"--export", "gguf", data / "x"},
-          {"--export", "hf"},
-          {"--export", "hf", model},
-          {"--export", "hf", data / "x", "-e", data / "missing.safetensors"}}) {
+    for (const Words& bad : {Words{"--export", "gguf", data / "x"},
+                             {"--export", "hf"},
+                             {"--export", "hf", model},
+                             {"--export", "hf", data / "x", "-e", data / "missing.safetensors"}}) {
         expect_refusal(run_program(with({program, "-e", model}, bad)));
     }
 }
@@ -60,7 +57,7 @@ TEST(train_gpt2, samples_are_text_if_a_tokenizer_is_found) {
     Tokenizer letters;  // 67, as the model has
     for (int i = 0; i < 67; i++) letters.tokens.push_back(std::string(2, char('0' + i)));
     letters.end_of_text = 66;
-    const std::vector<std::string> options = {"-x", "1", "-v", "0", "-s", "1", "-g", "8", "--device", "cpu"};
+    const Words options = {"-x", "1", "-v", "0", "-s", "1", "-g", "8", "--device", "cpu"};
     auto sample = [&] {
         const ProgramResult run = data.run(options);
         EXPECT_EQ(run.status, 0) << run.err;
@@ -84,8 +81,8 @@ TEST(train_gpt2, hellaswag_while_training) {
     std::vector<HellaSwagExample> examples;
     for (int i = 0; i < 6; i++) examples.push_back({i % 4, {1, 2, 5}, {{{3}, {4, 5}, {6}, {7, 8, 9}}}});
     write_hellaswag(data / "h.bin", examples);
-    const std::vector<std::string> options = {
-        "-x", "4", "-v", "2", "-s", "0", "--device", "cpu", "--hellaswag-file", data / "h.bin"};
+    const Words options = {"-x",          "4", "-v", "2", "-s", "0", "--device", "cpu", "--hellaswag-file",
+                           data / "h.bin"};
     const ProgramResult with_it = data.run(with(options, {"-h", "1", "-o", data / "a"}));
     const ProgramResult without = data.run(with(options, {"-h", "0"}));
     ASSERT_EQ(with_it.status, 0) << with_it.err;
@@ -117,7 +114,7 @@ TEST(train_gpt2, finds_the_downloaded_hellaswag) {
 
 TEST(train_gpt2, samples_follow_the_options) {
     Data data;
-    auto samples = [&](const std::vector<std::string>& options) {
+    auto samples = [&](const Words& options) {
         const ProgramResult run =
             data.run(with({"-x", "2", "-v", "0", "-s", "1", "-g", "40", "--device", "cpu"}, options));
         EXPECT_EQ(run.status, 0) << run.err;
@@ -163,8 +160,7 @@ TEST(train_gpt2, validation_in_bits_per_byte) {
     Tokenizer words;  // of 1 to 5 bytes
     for (int i = 0; i < 67; i++) words.tokens.push_back(std::string(i % 5 + 1, char('0' + i)));
     words.end_of_text = 66;
-    const std::vector<std::string> options = {"-x", "2",        "-v",  "1",  "-s",
-                                              "0",  "--device", "cpu", "-o", data / "a"};
+    const Words options = {"-x", "2", "-v", "1", "-s", "0", "--device", "cpu", "-o", data / "a"};
     const ProgramResult unknown = data.run(options);
     EXPECT_EQ(unknown.status, 0) << unknown.err;
     EXPECT_FALSE(contains(unknown.out, "bits per byte"));

@@ -27,7 +27,7 @@ static std::string write_text(const TemporaryFolder& folder, char letter, size_t
     return path;
 }
 
-static std::vector<std::string> prepare(const TemporaryFolder& folder, const std::string& text) {
+static Words prepare(const TemporaryFolder& folder, const std::string& text) {
     return {BINARY_DIR "/prepare_data", "--out", folder / "data", "--name", "x",
             "--shard-tokens",           "1000",  "--val-tokens",  "500",    text};
 }
@@ -66,17 +66,16 @@ TEST(TwoPrograms, ShardsOfTwoNeverMix) {
 TEST(TwoPrograms, APreparationThatFailsLeavesTheEarlierShards) {
     TemporaryFolder folder;
     const std::string a = write_text(folder, 'a', 3500), b = write_text(folder, 'b', 9500);
-    ASSERT_EQ(run_program(prepare(folder, a)).status, 0);
-    const std::vector<std::string> before = names_in(folder / "data");
+    expect_ok(run_program(prepare(folder, a)));
+    const Words before = names_in(folder / "data");
     for (const char* call : {"open", "write", "fsync", "rename"})
         for (int n = 1; n <= 40; n += 3)
             for (const char* error : {"ENOSPC", "kill"}) {
                 SCOPED_TRACE(std::string(call) + " " + std::to_string(n) + " " + error);
-                std::vector<std::string> command = {
-                    "env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
-                    "FILE_FAULT_FOLDER=" + folder / "data",
-                    std::string("FILE_FAULT=") + call + ":" + std::to_string(n) + ":" + error};
-                const std::vector<std::string> rest = prepare(folder, b);
+                Words command = {"env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
+                                 "FILE_FAULT_FOLDER=" + folder / "data",
+                                 std::string("FILE_FAULT=") + call + ":" + std::to_string(n) + ":" + error};
+                const Words rest = prepare(folder, b);
                 command.insert(command.end(), rest.begin(), rest.end());
                 const ProgramResult result = run_program(command);
                 std::set<int> letters;
@@ -91,14 +90,14 @@ TEST(TwoPrograms, APreparationThatFailsLeavesTheEarlierShards) {
                     EXPECT_EQ(names_in(folder / "data"), before) << result.err;
                     EXPECT_EQ(count_lines(result.err), 1) << result.err;
                 }
-                ASSERT_EQ(run_program(prepare(folder, a)).status, 0);  // cleans up
+                expect_ok(run_program(prepare(folder, a)));  // cleans up
                 EXPECT_EQ(names_in(folder / "data"), before);
             }
 }
 
 TEST(TwoPrograms, TrainingRefusesShardsThatAreNotListed) {
     TemporaryFolder folder;
-    ASSERT_EQ(run_program(prepare(folder, write_text(folder, 'a', 3500))).status, 0);
+    expect_ok(run_program(prepare(folder, write_text(folder, 'a', 3500))));
     const std::string pattern = folder / "data/x_train*.bin", one = folder / "data/x_train_000001.bin",
                       saved = folder / "saved";
     EXPECT_EQ(letters_of(pattern).second, 4u);
@@ -144,9 +143,8 @@ TEST(TwoPrograms, OnlyOneWritesAnOutput) {
     TemporaryFolder folder;
     for (const char* name : {"data", "hf"}) create_folders(folder / name);
     const std::string shape = "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257";
-    const std::vector<std::string> corpus = {BINARY_DIR "/make_corpus", "--stories", "2", "--out",
-                                             folder / "c.txt"};
-    std::vector<std::pair<std::string, std::vector<std::string>>> commands = {
+    const Words corpus = {BINARY_DIR "/make_corpus", "--stories", "2", "--out", folder / "c.txt"};
+    std::vector<std::pair<std::string, Words>> commands = {
         {folder / "data/x" + std::string(lock_suffix), prepare(folder, write_text(folder, 'a', 3500))},
         {folder / "c.txt", corpus},
         {folder / "c.json", corpus},
@@ -167,7 +165,7 @@ TEST(TwoPrograms, OnlyOneWritesAnOutput) {
         }
         EXPECT_FALSE(fs::exists(folder / "c.txt"));
         if (!is_lock || lock == folder / "report" + std::string(lock_suffix)) continue;
-        EXPECT_EQ(run_program(command).status, 0);
+        expect_ok(run_program(command));
         EXPECT_FALSE(fs::exists(lock));
     }
 }

@@ -7,14 +7,14 @@
 
 struct UnlikeDevices : Distributed {
     // Losses of the steps and validations of a job, whose line about the division has this text.
-    std::vector<double> train_each(const std::vector<Member>& own, const std::vector<std::string>& options,
+    std::vector<double> train_each(const std::vector<Member>& own, const Words& options,
                                    const std::string& output, const std::string& division) {
         const ProgramResult result = start_each(own, options, output);
         EXPECT_EQ(result.status, 0) << result.err << result.out;
         EXPECT_TRUE(contains(result.out, "division of a step: " + division));
         return with_validations(result.out);
     }
-    std::vector<double> train_one(int sequences, const std::vector<std::string>& options) {
+    std::vector<double> train_one(int sequences, const Words& options) {
         const ProgramResult result = run_program(trainer(sequences, "one", options));
         EXPECT_EQ(result.status, 0) << result.err;
         const std::vector<double> losses = with_validations(result.out);
@@ -37,10 +37,8 @@ struct UnlikeDevices : Distributed {
     }
 };
 
-static const std::vector<std::string> rate = {"-l", "0.005"};
-static std::vector<std::string> step_of(int sequences) {
-    return with(rate, {"-d", std::to_string(17 * sequences)});
-}
+static const Words rate = {"-l", "0.005"};
+static Words step_of(int sequences) { return with(rate, {"-d", std::to_string(17 * sequences)}); }
 
 TEST_F(UnlikeDevices, TrainLikeOneProcess) {
     for (const bool masked : {false, true}) {
@@ -104,9 +102,9 @@ TEST_F(UnlikeDevices, AKilledRunResumesBitIdentically) {
         kill -KILL $(pgrep -f "^$PROGRAM .*$OUTPUT") $(pgrep -f "^mpirun .*$OUTPUT")
         wait $job)";
     const std::vector<Member> own = {on("cpu", "3"), on("cpu", "1")};
-    const std::vector<std::string> options =
+    const Words options =
         with(step_of(7), {"--dropout", "0.2", "-x", "1000", "-n", "20", "-nk", "2", "-v", "0"});
-    EXPECT_EQ(start_each(own, options, "straight").status, 0);
+    expect_ok(start_each(own, options, "straight"));
     const ProgramResult killed =
         start_each(own, options, "killed",
                    {"env", "OUTPUT=" + folder("killed"), "PROGRAM=" + program, "bash", "-c", script, "job"});
@@ -121,7 +119,7 @@ TEST_F(UnlikeDevices, AKilledRunResumesBitIdentically) {
 // A step has the same sequences, whoever computes them.
 TEST_F(UnlikeDevices, ResumesWithAnotherDivision) {
     const std::vector<double> straight = train_one(7, step_of(7));
-    const std::vector<std::string> options = with(step_of(7), {"-y", "1", "-n", "5", "-v", "0"});
+    const Words options = with(step_of(7), {"-y", "1", "-n", "5", "-v", "0"});
     const std::vector<std::vector<Member>> jobs = {{on("cpu", "3"), on("cpu", "1")},
                                                    {on("cpu", "1"), on("cpu", "3")},
                                                    {on("cpu", "2"), on("cpu", "1"), on("cpu", "1")}};
@@ -158,7 +156,7 @@ TEST_F(UnlikeDevices, ASignalEndsAllAfterTheStep) {
 TEST_F(UnlikeDevices, RefusesStepsThatCannotBeDivided) {
     struct Refused {
         std::vector<Member> own;
-        std::vector<std::string> options;
+        Words options;
         std::string line;
     };
     for (const Refused& r :
@@ -192,13 +190,13 @@ TEST_F(UnlikeDevices, EqualProcessesAreNotDivided) {
 }
 
 // The first process, which prints, runs a twentieth of the time: the others would wait for its sequence.
-static const std::vector<std::string> slowly = {"bash", "-c", R"(
+static const Words slowly = {"bash", "-c", R"(
     "$0" "$@" & p=$!
     (while kill -STOP $p; do sleep 0.4; kill -CONT $p; sleep 0.02; done) 2>/dev/null &
     wait $p)"};
 
 // Standard output is a socket there, which cannot be opened a second time.
-static const std::vector<std::string> into_socket = {"python3", "-c", R"(
+static const Words into_socket = {"python3", "-c", R"(
 import socket, subprocess, sys
 ours, theirs = socket.socketpair()
 program = subprocess.Popen(sys.argv[1:], stdout=theirs)
@@ -208,9 +206,9 @@ sys.exit(program.wait()))"};
 
 TEST_F(UnlikeDevices, WhoCostsMoreThanHeBringsIsLeftOut) {
     const bool has_python = program_succeeds({"python3", "--version"});
-    const ProgramResult result = start_each(
-        {{{"-b", "3"}, slowly}, {{"-b", "auto"}, has_python ? into_socket : std::vector<std::string>()}},
-        with(step_of(7), {"-n", "20"}), "left");
+    const ProgramResult result =
+        start_each({{{"-b", "3"}, slowly}, {{"-b", "auto"}, has_python ? into_socket : Words()}},
+                   with(step_of(7), {"-n", "20"}), "left");
     ASSERT_EQ(result.status, 0) << result.err << result.out;
     EXPECT_TRUE(
         contains(result.out, "division of a step: 0 sequences on cpu, 1 thread, which is left out; 7 on"));
@@ -261,14 +259,13 @@ TEST_F(UnlikeDevices, TheDivisionFollowsSpeeds) {
 }
 
 struct Devices : UnlikeDevices {
-    std::vector<std::string> command(const std::string& devices, const std::vector<std::string>& more) {
-        std::vector<std::string> all = trainer(4, "devices", with(step_of(8), {"--devices", devices}));
+    Words command(const std::string& devices, const Words& more) {
+        Words all = trainer(4, "devices", with(step_of(8), {"--devices", devices}));
         all.erase(std::find(all.begin(), all.end(), "--device"),
                   std::find(all.begin(), all.end(), "cpu") + 1);
         return with({"env", WITHOUT_LEAK_CHECK}, with(all, more));
     }
-    ProgramResult run(const std::string& devices, const std::vector<std::string>& more,
-                      const SendSignal& signal = {}) {
+    ProgramResult run(const std::string& devices, const Words& more, const SendSignal& signal = {}) {
         return run_program(command(devices, more), signal);
     }
 };
@@ -288,7 +285,7 @@ TEST_F(Devices, StartsThem) {
 TEST_F(Devices, AreRefusedBeforeAnythingStarts) {
     struct Refused {
         std::string devices;
-        std::vector<std::string> more;
+        Words more;
         std::string line;
     };
     for (const Refused& r : {Refused{"cpu,cpu", {"--device", "cpu"}, "leave out --device"},

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
-static ProgramResult train(const Data& data, const std::string& output, std::vector<std::string> more = {}) {
+static ProgramResult train(const Data& data, const std::string& output, Words more = {}) {
     return data.run(
         with({"-o", output, "-x", "4", "-n", "2", "-s", "0", "-v", "2", "--device", "cpu", "--tensorboard"},
              more));
@@ -38,7 +38,7 @@ static void write_victim(const std::string& folder, const std::string& run) {
 
 TEST(UntrustedFolder, FilesThatAreLinksAreReplacedAndNotFollowed) {
     Data data;
-    ASSERT_EQ(train(data, data / "first").status, 0);
+    expect_ok(train(data, data / "first"));
     write_victim(data / "victim", data / "first");
     const auto before = content_of(data / "victim");
     ASSERT_GE(before.size(), 10u);
@@ -49,15 +49,14 @@ TEST(UntrustedFolder, FilesThatAreLinksAreReplacedAndNotFollowed) {
             for (const std::string& suffix : {std::string(), std::string(temporary_suffix)})
                 if (name.find("tensorboard") == std::string::npos)
                     fs::create_symlink(data / ("victim/" + name), run + "/" + name + suffix);
-        const ProgramResult result =
-            train(data, run, resume ? std::vector<std::string>{"-y", "1"} : std::vector<std::string>{});
+        const ProgramResult result = train(data, run, resume ? Words{"-y", "1"} : Words{});
         EXPECT_EQ(content_of(data / "victim"), before) << result.out << result.err;
     }
 }
 
 TEST(UntrustedFolder, FoldersThatAreLinksAreRefused) {
     Data data;
-    ASSERT_EQ(train(data, data / "first").status, 0);
+    expect_ok(train(data, data / "first"));
     write_victim(data / "victim", data / "first");
     const auto before = content_of(data / "victim");
     for (const bool moving : {false, true}) {
@@ -89,7 +88,7 @@ TEST(UntrustedFolder, FoldersOfTokensThatAreLinksAreRefused) {
                             "custom:layers=1,heads=1,channels=8,max_seq_len=16", "-b", "1", "-t", "16", "-x",
                             "1", "-s", "0", "--device", "cpu"});
     };
-    ASSERT_EQ(train_text("a.txt", data / "victim").status, 0);
+    expect_ok(train_text("a.txt", data / "victim"));
     const auto before = content_of(data / "victim/tokens");
     ASSERT_GE(before.size(), 4u);
     for (const bool moving : {false, true}) {
@@ -114,7 +113,7 @@ TEST(UntrustedFolder, FoldersOfTokensThatAreLinksAreRefused) {
 TEST(UntrustedFolder, AnEarlierRunMovesBesideALink) {
     Data data;
     const std::string run = data / "run";
-    ASSERT_EQ(train(data, run).status, 0);
+    expect_ok(train(data, run));
     fs::create_directory(data / "victim");
     fs::create_directory_symlink(data / "victim", run + "/earlier_1");
     fs::create_directory_symlink(data / "missing", run + "/earlier_2");

@@ -20,8 +20,6 @@
 #include "tests/tiny_run.h"
 #include "tests/token_shard.h"
 
-using Words = std::vector<std::string>;
-
 static std::string bin(const std::string& name) { return BINARY_DIR "/" + name; }
 
 // A tokenizer of 256 bytes, two merges and end-of-text.
@@ -133,7 +131,7 @@ TEST_F(Journey, TheTokenizerTravelsWithDataAndModel) {
 }
 
 TEST_F(Journey, AnotherTokenizerIsRefusedByName) {
-    ASSERT_EQ(train("my", {"-o", folder / "run", "-n", "4"}).status, 0);
+    expect_ok(train("my", {"-o", folder / "run", "-n", "4"}));
     const Words both = {"bpe_", "tokenizer small.bin (260 tokens)", "tokenizer bytes (257 tokens)"};
     expect_refused(trainer("bpe", {"-e", folder / "run"}), both);
     expect_refused(trainer("my", {"-i", data("bpe_train.bin")}), {"bpe.json", "my.json", "small.bin"});
@@ -175,7 +173,7 @@ TEST_F(Journey, ASidecarKeepsWhatElseIsInTheFile) {
 }
 
 TEST_F(Journey, ExportsAModelThatHuggingFacesToolsLoad) {
-    ASSERT_EQ(train("bpe", {"-o", folder / "run", "-n", "4"}).status, 0);
+    expect_ok(train("bpe", {"-o", folder / "run", "-n", "4"}));
     expect_ok(run_program({bin("train_gpt2"), "-e", folder / "run", "--export", "hf", folder / "hf"}));
     for (const char* file : {"model.safetensors", "config.json", "generation_config.json", "README.md",
                              "tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json"})
@@ -202,9 +200,9 @@ TEST_F(Journey, ExportsAModelThatHuggingFacesToolsLoad) {
 // Between finding and reading a checkpoint, the run that trains replaces it.
 TEST_F(Journey, AModelThatARunDeletesIsFoundAgain) {
     const std::string run = folder / "run";
-    ASSERT_EQ(train("my", {"-o", run, "-n", "1", "-v", "0"}).status, 0);
+    expect_ok(train("my", {"-o", run, "-n", "1", "-v", "0"}));
     ModelSource model = find_model(run);
-    std::vector<std::string> read;
+    Words read;
     read_found_model(model, [&] {
         read.push_back(model.path);
         if (read.size() < 3) delete_checkpoint(run, 5 - int(read.size()));
@@ -215,7 +213,7 @@ TEST_F(Journey, AModelThatARunDeletesIsFoundAgain) {
 }
 
 TEST_F(Journey, ARunsFolderIsItsNewestGoodCheckpoint) {
-    ASSERT_EQ(train("my", {"-o", folder / "run", "-n", "2", "-l", "0.1"}).status, 0);
+    expect_ok(train("my", {"-o", folder / "run", "-n", "2", "-l", "0.1"}));
     const Words rest = {"--device", "cpu", "-n", "9", "once"};
     auto generate = [&](const std::string& model) {
         return run_program(with({bin("generate"), "-e", model}, rest));
@@ -253,7 +251,7 @@ TEST_F(Journey, ResumesFromAnyWorkingDirectory) {
     const Words first = with({"env", "-C", folder.path},
                              {bin("train_gpt2"), "--device", "cpu", "-i", "data/my_train.bin", "-e", shape,
                               "-b", "2", "-t", "16", "-x", "4", "-s", "0", "-o", "run", "-n", "2"});
-    ASSERT_EQ(run_program(first).status, 0);
+    expect_ok(run_program(first));
     const ProgramResult resumed = run_program(
         {"env", "-C", "/", bin("train_gpt2"), "-o", folder / "run", "-y", "1", "-x", "6", "--device", "cpu"});
     EXPECT_EQ(resumed.status, 0) << resumed.err;
@@ -263,7 +261,7 @@ TEST_F(Journey, ResumesFromAnyWorkingDirectory) {
 
 // The folder that -e named is needed once.
 TEST_F(Journey, ATunedRunResumesWithoutItsBase) {
-    ASSERT_EQ(train("my", {"-o", folder / "base", "-n", "4"}).status, 0);
+    expect_ok(train("my", {"-o", folder / "base", "-n", "4"}));
     expect_ok(train("my", {"-e", folder / "base", "-o", folder / "tuned", "-n", "2", "-x", "2"}));
     std::filesystem::remove_all(folder / "base");
     expect_ok(run_program({bin("train_gpt2"), "-y", "1", "-o", folder / "tuned", "-x", "4"}));
@@ -295,7 +293,7 @@ TEST_F(Journey, PathsInAnOptionsFileAreRelativeToIt) {
     expect_refused({bin("train_gpt2"), "--config", folder / "configs/typo.toml"},
                    {"typo.toml, line 2: unknown option 'batch-sze' (did you mean --batch-size?)"});
     write_whole_file(folder / "configs/value.toml", {"seed=1\n\nbatch-size=0\n"});
-    ASSERT_EQ(train("my", {"-o", folder / "configs/base", "-n", "4"}).status, 0);  // a model beside the file
+    expect_ok(train("my", {"-o", folder / "configs/base", "-n", "4"}));  // a model beside the file
     write_whole_file(folder / "configs/model.toml",
                      {"train-data=\"../data/my_train.bin\" # in \"bytes\"\n",
                       "model=\"base\"\nbatch-size=2\nsequence-length=16\n", "max-steps=1 # one # step\n"});
@@ -344,14 +342,14 @@ TEST_F(Journey, KeepBestKeepsTheCheckpointWithTheLowestLoss) {
     const ProgramResult patient = train("my", with(options, {"-o", folder / "patient", "--patience", "2"}));
     EXPECT_TRUE(contains(patient.out, "the run ends after 2 validations without a better one"));
     EXPECT_EQ(list_checkpoints(folder / "patient").front(), 9);
-    ASSERT_EQ(train("my", with(options, {"-y", "1", "-x", "25"})).status, 0);  // remembers it
+    expect_ok(train("my", with(options, {"-y", "1", "-x", "25"})));  // remembers it
     EXPECT_EQ(list_checkpoints(folder / "run"), (std::vector<int>{25, 3}));
     expect_refused(trainer("my", {"--keep-best"}), {"--keep-best", "-o"});
 }
 
 // The best model is that of step 0, and learning at this rate destroys it.
 TEST_F(Journey, TheLastSampleIsOfTheBestModel) {
-    ASSERT_EQ(train("my", {"-o", folder / "base", "-l", "0.01", "-x", "30"}).status, 0);
+    expect_ok(train("my", {"-o", folder / "base", "-l", "0.01", "-x", "30"}));
     const auto sample_of = [&](const std::string& rate) {
         const ProgramResult run = train("my", {"-e", folder / "base", "-o", folder / "run", "-l", rate, "-k",
                                                "constant", "-v", "2", "-s", "4", "-g", "30"});
@@ -365,7 +363,7 @@ TEST_F(Journey, TheLastSampleIsOfTheBestModel) {
 
 // What else an export prints goes to standard error.
 TEST_F(Journey, AModelOnStandardOutputIsOnlyTheModel) {
-    ASSERT_EQ(train("my", {"-o", folder / "run"}).status, 0);
+    expect_ok(train("my", {"-o", folder / "run"}));
     const ProgramResult to_pipe =
         run_program({BINARY_DIR "/train_gpt2", "-e", folder / "run", "--export", "gguf", "/dev/stdout"});
     EXPECT_EQ(to_pipe.status, 0) << to_pipe.err;
@@ -419,7 +417,7 @@ TEST_F(Journey, AnExtraCheckpointSurvivesItsResume) {
     const auto resume_at_7 = [&](const Words& options) {
         std::filesystem::remove_all(run);
         const Words first = {"-o", run, "-n", "100", "-v", "7", "-l", "0.02", "-x", "12", "--keep-best"};
-        EXPECT_EQ(train("my", first).status, 0);
+        expect_ok(train("my", first));
         EXPECT_EQ(list_checkpoints(run), (std::vector<int>{12, 7}));
         delete_checkpoint(run, 12);
         const ProgramResult resumed =
@@ -465,19 +463,17 @@ TEST_F(Journey, AnExportDescribesItsTokenizer) {
         EXPECT_EQ(result.status, 0) << result.err;
         return result.out;
     };
-    ASSERT_EQ(train("my", {"-e", shape + ",vocab=300", "-o", folder / "padded", "-n", "4"}).status, 0);
+    expect_ok(train("my", {"-e", shape + ",vocab=300", "-o", folder / "padded", "-n", "4"}));
     export_run("padded");
     EXPECT_TRUE(contains(read_whole_file(hf + "/config.json"), "\"eos_token_id\": 256"));
     EXPECT_TRUE(file_exists(hf + "/vocab.json"));
     std::filesystem::copy_file(data("my_train.bin"), folder / "plain_train.bin");  // names no tokenizer
-    ASSERT_EQ(train("my", {"-i", folder / "plain_train.bin", "-j", "", "-e", shape + ",vocab=400", "-o",
-                           folder / "plain", "-n", "4"})
-                  .status,
-              0);
+    expect_ok(train("my", {"-i", folder / "plain_train.bin", "-j", "", "-e", shape + ",vocab=400", "-o",
+                           folder / "plain", "-n", "4"}));
     export_run("plain");
     EXPECT_FALSE(file_exists(hf + "/vocab.json"));
     EXPECT_TRUE(contains(read_whole_file(hf + "/config.json"), "\"eos_token_id\": 399"));
-    ASSERT_EQ(train("my", {"-o", folder / "bytes", "-n", "4"}).status, 0);
+    expect_ok(train("my", {"-o", folder / "bytes", "-n", "4"}));
     export_run("bytes");
     std::filesystem::rename(hf, folder / "unusable");
     for (const char* file : {"unusable/vocab.json", "unusable/tokenizer.json"})
@@ -488,7 +484,7 @@ TEST_F(Journey, AnExportDescribesItsTokenizer) {
 TEST_F(Journey, ARunInTheFolderOfItsModelKeepsTheTokenizer) {
     const Words options = {"-i", folder / "plain_train.bin", "-j", "", "-o", folder / "run", "-n", "4"};
     std::filesystem::copy_file(data("bpe_train.bin"), folder / "plain_train.bin");  // names no tokenizer
-    ASSERT_EQ(train("bpe", with(options, {"--tokenizer", folder / "small.bin"})).status, 0);
+    expect_ok(train("bpe", with(options, {"--tokenizer", folder / "small.bin"})));
     const ProgramResult second = train("bpe", with(options, {"-e", folder / "run"}));
     ASSERT_EQ(second.status, 0) << second.err;
     EXPECT_TRUE(contains(second.out, "earlier_1"));
@@ -496,7 +492,7 @@ TEST_F(Journey, ARunInTheFolderOfItsModelKeepsTheTokenizer) {
 }
 
 TEST_F(Journey, MetricsCountTheTokensOfAllBatchSizes) {
-    ASSERT_EQ(train("my", {"-o", folder / "run", "-n", "4"}).status, 0);  // 4 steps of 32 tokens
+    expect_ok(train("my", {"-o", folder / "run", "-n", "4"}));  // 4 steps of 32 tokens
     for (const Words& more : {Words{"-b", "4", "-x", "6"}, Words{"-b", "1", "-x", "7"}}) {
         expect_ok(train("my", with({"-o", folder / "run", "-y", "1"}, more)));
     }
@@ -510,7 +506,7 @@ TEST_F(Journey, MetricsCountTheTokensOfAllBatchSizes) {
 
 // Without -x, the run ends after an epoch, whose number of steps depends on the batch.
 TEST_F(Journey, AnEpochThatIsShorterThanTheRunSaysSo) {
-    ASSERT_EQ(train("my", {"-o", folder / "run", "-x", "200", "-n", "200", "-v", "0"}).status, 0);
+    expect_ok(train("my", {"-o", folder / "run", "-x", "200", "-n", "200", "-v", "0"}));
     expect_refused(trainer("my", {"-o", folder / "run", "-y", "1", "-b", "8", "-x", "-1"}),
                    {"has already done 200 steps, and an epoch has ", "say with -x"});
 }
@@ -629,7 +625,7 @@ TEST_F(Journey, ABenchmarkMeasuresKernelsAndTheCpu) {
 
 TEST_F(Journey, ProgramsWithoutKernelsRunOnTheCpu) {
     const Words make = {bin("make_corpus"), "--out", folder / "corpus.txt", "--bytes", "100", "--device"};
-    EXPECT_EQ(run_program(with(make, {"cpu"})).status, 0);
+    expect_ok(run_program(with(make, {"cpu"})));
     expect_refused(with(make, {"0"}), {"--device", "auto", "cpu"});
 }
 

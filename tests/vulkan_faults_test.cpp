@@ -49,8 +49,7 @@ struct FaultyDriver : Data {
             unsetenv(name);
     }
     // Runs a program whose call number `call` of `function` returns `result`.
-    ProgramResult run_with(const std::string& function, long call, VkResult result,
-                           const std::vector<std::string>& command) {
+    ProgramResult run_with(const std::string& function, long call, VkResult result, const Words& command) {
         const std::string fault = function + ":" + std::to_string(call) + ":" + std::to_string(result);
         setenv("VULKAN_FAULT", fault.c_str(), 1);
         ProgramResult ended = run_program(command);
@@ -130,18 +129,17 @@ TEST(VulkanFaults, ATrainingRunEndsWithOneLineAndResumes) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     FaultyDriver driver;
     const std::string whole = driver / "whole", half = driver / "half", run = driver / "run";
-    const std::vector<std::string> work =
-        all_calls
-            ? std::vector<std::string>{"-x", "4", "-v", "0", "-s", "0", "-e", one_layer, "-b", "1", "-t", "8"}
-            : std::vector<std::string>{"-x", "7", "-v", "4", "-m", "2", "-s", "4", "-g", "3"};
+    const Words work = all_calls
+                           ? Words{"-x", "4", "-v", "0", "-s", "0", "-e", one_layer, "-b", "1", "-t", "8"}
+                           : Words{"-x", "7", "-v", "4", "-m", "2", "-s", "4", "-g", "3"};
     const int last = all_calls ? 4 : 7;
     expect_ok(driver.run(with(work, {"-n", "2", "-l", "0.01", "--device", device(), "-o", whole})));
     copy_folder(whole, half);
     for (const int step : list_checkpoints(half))
         if (step > 2) delete_checkpoint(half, step);
-    const std::vector<std::string> resume = {program, "-y", "1", "-o", run};
+    const Words resume = {program, "-y", "1", "-o", run};
     copy_folder(half, run);
-    ASSERT_EQ(run_program(resume).status, 0);
+    expect_ok(run_program(resume));
     int fired = 0, failed = 0;
     for (const Case& c : choose_cases(driver.calls())) {
         SCOPED_TRACE(c.function + ", call " + std::to_string(c.call) + ", result " +
@@ -169,13 +167,12 @@ TEST(VulkanFaults, ATrainingRunEndsWithOneLineAndResumes) {
 TEST(VulkanFaults, ALostDeviceIsReportedWithTheCheckpointToResume) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     FaultyDriver driver;
-    const std::vector<std::string> options = {"-x", "6",    "-v",       "0",      "-s", "0",
-                                              "-l", "0.01", "--device", device(), "-e", one_layer};
-    ASSERT_EQ(driver.run(options).status, 0);  // counts
+    const Words options = {"-x", "6",    "-v",       "0",      "-s", "0",
+                           "-l", "0.01", "--device", device(), "-e", one_layer};
+    expect_ok(driver.run(options));  // counts
     const long late = driver.calls().of["vkQueueSubmit2"] - 2;
-    auto lose = [&](const std::vector<std::string>& more) {
-        std::vector<std::string> command = {program, "-i", driver.train, "-e", one_layer,
-                                            "-b",    "3",  "-t",         "17"};
+    auto lose = [&](const Words& more) {
+        Words command = {program, "-i", driver.train, "-e", one_layer, "-b", "3", "-t", "17"};
         const ProgramResult result =
             driver.run_with("vkQueueSubmit2", late, VK_ERROR_DEVICE_LOST, with(with(command, options), more));
         expect_one_line(result, "train_gpt2");
@@ -195,15 +192,14 @@ TEST(VulkanFaults, ALostDeviceIsReportedWithTheCheckpointToResume) {
 TEST(VulkanFaults, ALostDeviceIsRetried) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     FaultyDriver driver;
-    const std::vector<std::string> work = {"-x", "7",  "-v",   "4",        "-m",     "2",  "-s",
-                                           "4",  "-l", "0.01", "--device", device(), "-n", "2"};
+    const Words work = {"-x", "7",  "-v",   "4",        "-m",     "2",  "-s",
+                        "4",  "-l", "0.01", "--device", device(), "-n", "2"};
     const auto train = [&](const std::string& output) { return with(work, {"-o", driver / output}); };
     for (int run = 0; run < 2; run++)  // the first one measures the device, too
-        ASSERT_EQ(driver.run(train("whole")).status, 0);
+        expect_ok(driver.run(train("whole")));
     const long submissions = driver.calls().of["vkQueueSubmit2"];
-    std::vector<std::string> command = {program, "-i", driver.train, "-j", driver.val, "-e",
-                                        tiny,    "-b", "3",          "-t", "17",       "--retry-lost-device",
-                                        "1"};
+    Words command = {program, "-i", driver.train,          "-j", driver.val, "-e", tiny, "-b", "3",
+                     "-t",    "17", "--retry-lost-device", "1"};
     for (const long call : {1L, submissions / 2, submissions - 2}) {  // also before the first checkpoint
         SCOPED_TRACE(format_string("submission %ld of %ld", call, submissions));
         std::filesystem::remove_all(driver / "lost");
@@ -226,18 +222,18 @@ TEST(VulkanFaults, SubmissionsFitAWatchdog) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     FaultyDriver driver;
     const std::string model = "custom:layers=1,heads=2,channels=64,max_seq_len=32,vocab=50257";
-    const std::vector<std::string> of_all = {"-e", model, "-b", "4", "-t", "32", "--device", device()};
-    const std::vector<std::vector<std::string>> commands = {
+    const Words of_all = {"-e", model, "-b", "4", "-t", "32", "--device", device()};
+    const std::vector<Words> commands = {
         {program, "-i", driver.train, "-x", "2", "-v", "0", "-s", "0", "--optimizer", "muon"},
         {BINARY_DIR "/eval", "-i", driver.train, "-m", "2"}};
-    const auto run = [&](const std::vector<std::string>& command, long watchdog_ms, long submission_ms) {
+    const auto run = [&](const Words& command, long watchdog_ms, long submission_ms) {
         setenv("VULKAN_WATCHDOG", std::to_string(watchdog_ms).c_str(), 1);
         setenv("LAUNCHPAD_SUBMISSION_MS", std::to_string(submission_ms).c_str(), 1);
         const ProgramResult result = run_program(with(command, of_all));
         unsetenv("VULKAN_WATCHDOG");
         return result;
     };
-    for (const std::vector<std::string>& command : commands) {
+    for (const Words& command : commands) {
         SCOPED_TRACE(command[0]);
         run(command, 1000000, 1000000);  // Mesa compiles at the first dispatch, and stores the result
         const ProgramResult undivided = run(command, 1000000, 1000000);
@@ -257,7 +253,7 @@ TEST_F(Distributed, ALostDeviceIsNoneThatCannotImport) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     const FaultyDriver driver;
     const char* const import = "vkGetMemoryHostPointerPropertiesEXT";
-    const std::vector<std::string> options = {"--device", device(), "-x", "3", "-v", "0", "-e", one_layer};
+    const Words options = {"--device", device(), "-x", "3", "-v", "0", "-e", one_layer};
     const auto train_with = [&](VkResult result, const std::string& output) {
         setenv("VULKAN_FAULT", format_string("%s:1:%d", import, result).c_str(), 1);
         const ProgramResult ended = start(2, options, output);
@@ -289,10 +285,9 @@ TEST(VulkanFaults, TrainsWithLittleMemoryThatTheHostSees) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     FaultyDriver driver;
     const std::string model = "custom:layers=2,heads=2,channels=256,max_seq_len=32,vocab=67";
-    const std::vector<std::string> options = {"-x", "3",  "-v",  "2",  "-m", "1",  "-s",
-                                              "0",  "-e", model, "-b", "3",  "-t", "17"};
+    const Words options = {"-x", "3", "-v", "2", "-m", "1", "-s", "0", "-e", model, "-b", "3", "-t", "17"};
     const auto train = [&](const std::string& output) {
-        std::vector<std::string> command = {program, "-i", driver.train, "-j", driver.val};
+        Words command = {program, "-i", driver.train, "-j", driver.val};
         expect_ok(run_program(with(with(command, options), {"--device", device(), "-o", driver / output})));
     };
     setenv("LAUNCHPAD_STAGED", "1", 1);
@@ -360,16 +355,16 @@ TEST(VulkanFaults, MemoryThatIsMissingAtASubmissionIsOneLine) {
     const SmallDevice small(256, 90, ":host");
     setenv("LAUNCHPAD_STAGED", "1", 1);
     setenv("LAUNCHPAD_SUBMISSION_MS", "0.01", 1);
-    const std::vector<std::string> command = {
-        program, "-i", driver.train, "-j",       driver.val, "-e", one_layer,   "-b",        "1",
-        "-t",    "8",  "-x",         "4",        "-n",       "2",  "--offload", "optimizer", "-v",
-        "0",     "-s", "0",          "--device", device(),   "-l", "0.01"};
+    const Words command = {program,    "-i",        driver.train, "-j",  driver.val, "-e", one_layer,
+                           "-b",       "1",         "-t",         "8",   "-x",       "4",  "-n",
+                           "2",        "--offload", "optimizer",  "-v",  "0",        "-s", "0",
+                           "--device", device(),    "-l",         "0.01"};
     const auto train = [&](long call, const std::string& output) {
         return driver.run_with("vkQueueSubmit2", call, VK_ERROR_OUT_OF_HOST_MEMORY,
                                with(command, {"-o", driver / output}));
     };
     for (int run = 0; run < 2; run++)  // the second one with what the first one has stored
-        ASSERT_EQ(train(0, "whole").status, 0);
+        expect_ok(train(0, "whole"));
     const long calls = driver.calls().of["vkQueueSubmit2"];
     int lost = 0;
     for (long call = calls - 120; call < calls - 4; call += 11) {
@@ -382,7 +377,7 @@ TEST(VulkanFaults, MemoryThatIsMissingAtASubmissionIsOneLine) {
         EXPECT_TRUE(contains(result.err, "--offload none"));
         lost += result.err.find("are lost, and") != std::string::npos;
         if (list_checkpoints(driver / "run").empty()) continue;
-        EXPECT_EQ(run_program({program, "-y", "1", "-o", driver / "run"}).status, 0);
+        expect_ok(run_program({program, "-y", "1", "-o", driver / "run"}));
         expect_same_files(driver / "whole", driver / "run", 4);
     }
     EXPECT_GT(lost, 0);
@@ -446,10 +441,10 @@ TEST(VulkanFaults, EvalAndGenerateEndWithOneLine) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     FaultyDriver driver;
     const std::string model = "custom:layers=1,heads=2,channels=24,max_seq_len=32,vocab=257";
-    const std::vector<std::vector<std::string>> commands = {
+    const std::vector<Words> commands = {
         {BINARY_DIR "/eval", "-e", model, "-i", driver.val, "-b", "2", "-m", "2", "--device", device()},
         {BINARY_DIR "/generate", "-e", model, "-n", "4", "text", "--device", device()}};
-    for (const std::vector<std::string>& command : commands) {
+    for (const Words& command : commands) {
         const std::string name = std::filesystem::path(command[0]).filename();
         const ProgramResult undisturbed = run_program(command);
         ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;

@@ -10,8 +10,6 @@
 #include "tests/tiny_run.h"
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
-
 static std::string back(std::string path) {
     std::replace(path.begin(), path.end(), '/', '\\');
     return path;
@@ -68,7 +66,7 @@ TEST(Windows, BackslashesSeparateNames) {
     ProgramResult result =
         run_program(with({program, "-i", back(data.train), "-e", tiny, "-o", run}, short_run));
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(prepare({"--out", back(data / "pd/n/m"), "--name", "x", back(data / "text")}).status, 0);
+    expect_ok(prepare({"--out", back(data / "pd/n/m"), "--name", "x", back(data / "text")}));
     EXPECT_TRUE(fs::exists(data / "pd/n/m/x_train.bin"));
     result = run_program(
         {program, "-e", of_bytes, "--tokenizer", "bytes", "--export", "hf", back(data / "x/y/hf")});
@@ -107,13 +105,13 @@ TEST(Windows, TheConsoleIsAFile) {
     TemporaryFolder folder;
     const std::string log = folder / "log";
     const auto on_screen = [&](const Words& command) {
-        EXPECT_EQ(run_program(with({BINARY_DIR "/ctrl_c", "--screen", log, "typed"}, command)).status, 0);
+        expect_ok(run_program(with({BINARY_DIR "/ctrl_c", "--screen", log, "typed"}, command)));
         std::string shown = read_whole_file(log);
         shown.erase(std::remove(shown.begin(), shown.end(), '\n'), shown.end());  // rows have 80 characters
         return shown;
     };
     const Words corpus = {BINARY_DIR "/make_corpus", "--stories", "1", "--out"};
-    EXPECT_EQ(run_program(with(corpus, {folder / "text"})).status, 0);
+    expect_ok(run_program(with(corpus, {folder / "text"})));
     const std::string text = first_bytes(folder / "text", 60);
     EXPECT_FALSE(contains(on_screen(with(corpus, {folder / "text"})), text));
     for (const char* name : {"CON", "CONOUT$", ".\\con.txt"})
@@ -206,9 +204,9 @@ TEST(Windows, TheConsoleKeepsItsCodePage) {
     const Words in_console = {BINARY_DIR "/ctrl_c", folder / "log", "number"};
     const Words generate = {
         BINARY_DIR "/generate", "-e", of_bytes, "--tokenizer", "bytes", "--device", "cpu"};
-    EXPECT_EQ(run_program(with(in_console, {program, "--version"})).status, 0);
+    expect_ok(run_program(with(in_console, {program, "--version"})));
     EXPECT_EQ(run_program(with(in_console, {program, "--none"})).status, 1);
-    EXPECT_EQ(run_program(with(in_console, with(generate, {"-n", "3", "text"}))).status, 0);
+    expect_ok(run_program(with(in_console, with(generate, {"-n", "3", "text"}))));
     // ended by Ctrl-C, as Windows does it
     const Words endless = with(generate, {"-n", "100000000", "--ignore-end", "number"});
     EXPECT_NE(run_program(with(in_console, endless)).status, 77);
