@@ -21,8 +21,7 @@
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
 // 4 steps, then 4 more; a checkpoint every 2, of which one is kept.
-static const Words four = {"-x", "4",  "-n", "2",  "-nk", "1",        "-s",
-                           "0",  "-v", "3",  "-m", "2",   "--device", "cpu"};
+static const Words four = words_of("-x 4 -n 2 -nk 1 -s 0 -v 3 -m 2 --device cpu");
 static const Words eight_resumed = {"-x", "8", "-y", "1"};
 
 struct Faults : Data {

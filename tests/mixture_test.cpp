@@ -386,8 +386,8 @@ TEST_F(KindsRun, EachSourceTakesTheOptionsOfItsKind) {
     Words options = {"-o", "run"};
     for (const char* source : {"plain.txt", "text.jsonl", "body.jsonl", "chat.jsonl", "notes"})
         options.insert(options.end(), {"--text", std::string(source) + ":1"});
-    options = with(options, {"--field", "text", "--field", "body", "--skip-bad-lines", "--include", "*.md",
-                             "--template", "template"});
+    options = with(options,
+                   words_of("--field text --field body --skip-bad-lines --include *.md --template template"));
     expect_ok(train(with(options, {"--tokenizer", "bpe:300"})));
     expect_ok(train(with(options, {"--tokenizer", "bytes"})));
     for (const int source : {1, 2, 3, 4, 5}) EXPECT_EQ(bytes_of(source).count('{'), 0u) << source;

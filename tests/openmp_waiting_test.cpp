@@ -9,8 +9,7 @@
 // The values of a setting that the OpenMP libraries of a program print when it starts, in an environment with
 // these settings and no others. Empty if the OpenMP library is not GNU's.
 static Words settings(const std::string& name, const Words& environment) {
-    Words argv = {"env", "-u",         "OMP_WAIT_POLICY",        "-u", "GOMP_SPINCOUNT",
-                  "-u",  "OMP_PLACES", "OMP_DISPLAY_ENV=verbose"};
+    Words argv = words_of("env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT -u OMP_PLACES OMP_DISPLAY_ENV=verbose");
     argv.insert(argv.end(), environment.begin(), environment.end());
     argv.insert(argv.end(), {BINARY_DIR "/train_gpt2", "--help"});
     const ProgramResult result = run_program(argv);

@@ -69,12 +69,9 @@ static std::string refusal(const Words& arguments) {
 
 TEST(OptionTable, EverySpellingOfAnOption) {
     Everything e;
-    e.parse({"-f",          "--no-on",     "-z",        "0",      "-c9", "-cc",
-             "-3",          "--rate=0.25", "--precise", "1e-3",   "-s",  "18446744073709551615",
-             "--size=7.5G", "-t",          "-f",        "--word", "two", "--several",
-             "a",           "--several=b", "--numbers", "1,2",    "3",   "--colour",
-             "blue",        "-x",          "9",         "--pair", "c",   "d",
-             "in",          "--",          "-w",        "v"});
+    e.parse(words_of(
+        "-f --no-on -z 0 -c9 -cc -3 --rate=0.25 --precise 1e-3 -s 18446744073709551615 --size=7.5G -t -f "
+        "--word two --several a --several=b --numbers 1,2 3 --colour blue -x 9 --pair c d in -- -w v"));
     EXPECT_TRUE(e.flag && !e.on && !e.zero_or_one);
     EXPECT_EQ(e.count, 9);
     EXPECT_EQ(e.any, -3);

@@ -182,9 +182,9 @@ TEST_F(SelfTest, ASizeOfSubgroupsThatIsIgnoredIsFound) {
 TEST_F(SelfTest, AnotherRanksDeviceIsNamed) {
     if (!built_with_mpi() || !program_succeeds({"mpirun", "--version"})) GTEST_SKIP() << "no MPI";
     imitate(fault("wrong", "matmul4_fp32"));
-    Words command = {"env",    "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                     "mpirun", "--oversubscribe",          "--bind-to",
-                     "none"};
+    Words command = words_of(
+        "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to "
+        "none");
     for (const char* where : {"cpu", "0"}) {
         const Words rank = {"-np", "1",  program, "-i", data.train, "-e",       tiny, "-b",
                             "2",   "-t", "17",    "-x", "2",        "--device", where};

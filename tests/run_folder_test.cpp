@@ -146,8 +146,7 @@ TEST(RunFolder, FollowsARenamedFolder) {
 
 // --- runs of the program ---
 
-static const Words eight = {"-x", "8",  "-n",   "4",  "-s", "0",        "-v",
-                            "0",  "-l", "0.01", "-u", "2",  "--device", "cpu"};
+static const Words eight = words_of("-x 8 -n 4 -s 0 -v 0 -l 0.01 -u 2 --device cpu");
 
 static void edit(const std::string& path, const std::string& from, const std::string& to) {
     std::string text = read_whole_file(path);

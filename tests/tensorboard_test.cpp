@@ -338,8 +338,7 @@ TEST(TensorBoard, WriteErrors) {
 
 // --- runs ---
 
-static const Words twelve = {"--device", "cpu", "-x", "12",   "-n", "4", "-v", "3",
-                             "-s",       "0",   "-l", "0.01", "-u", "3", "-d", "51"};
+static const Words twelve = words_of("--device cpu -x 12 -n 4 -v 3 -s 0 -l 0.01 -u 3 -d 51");
 
 TEST(TensorBoard, ARunWritesItsMetricsAndIsBitIdentical) {
     Data data;

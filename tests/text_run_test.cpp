@@ -451,9 +451,9 @@ TEST_F(TextRun, FinetunesAModelOfLongSequences) {
     letters.tokens.push_back("<|endoftext|>");
     letters.end_of_text = 256;
     write_tokenizer(letters, folder / "letters.bin");
-    expect_ok(run_program(
-        command({"--text", "my.txt", "-e", "custom:layers=1,heads=2,channels=16,max_seq_len=1024", "-x", "1",
-                 "-b", "1", "-t", "1024", "-s", "0", "--tokenizer", "letters.bin", "-o", "long"})));
+    expect_ok(
+        run_program(command(words_of("--text my.txt -e custom:layers=1,heads=2,channels=16,max_seq_len=1024 "
+                                     "-x 1 -b 1 -t 1024 -s 0 --tokenizer letters.bin -o long"))));
     const ProgramResult tuned =
         run_program(command({"--text", "my.txt", "-e", "long", "-x", "1", "-s", "0"}));
     EXPECT_EQ(tuned.status, 0) << tuned.err;

@@ -17,8 +17,7 @@
 #include "tests/tiny_run.h"
 #include "tests/token_shard.h"
 
-static const Words schedule = {"-x", "30", "-l", "0.01", "-s",  "0",  "-v",
-                               "15", "-n", "30", "-c",   "0.1", "-d", "102"};
+static const Words schedule = words_of("-x 30 -l 0.01 -s 0 -v 15 -n 30 -c 0.1 -d 102");
 
 TEST(train_gpt2, a_gpu_agrees_with_the_cpu_and_is_reproducible) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";

@@ -38,12 +38,9 @@ TEST(TrainOptions, ARunOnATextMayHaveNoValidationData) {
 }
 
 TEST(TrainOptions, LlmcsFlagsHaveTheSameMeaning) {
-    const Options o =
-        parse({"-i",  "train*.bin", "-j",   "val.bin", "-e",  "d24",   "-o", "runs/a", "-n",  "500", "-nk",
-               "5",   "-nm",        "1000", "-y",      "1",   "-b",    "8",  "-t",     "512", "-d",  "8192",
-               "-x",  "77",         "-k",   "wsd",     "-l",  "0.001", "-u", "7",      "-q",  "0.5", "-c",
-               "0.1", "-sl",        "3.5",  "-sg",     "4.5", "-v",    "9",  "-m",     "11",  "-s",  "13",
-               "-g",  "15",         "-a",   "0",       "-w",  "0",     "-r", "2"});
+    const Options o = parse(words_of(
+        "-i train*.bin -j val.bin -e d24 -o runs/a -n 500 -nk 5 -nm 1000 -y 1 -b 8 -t 512 -d 8192 -x 77 -k "
+        "wsd -l 0.001 -u 7 -q 0.5 -c 0.1 -sl 3.5 -sg 4.5 -v 9 -m 11 -s 13 -g 15 -a 0 -w 0 -r 2"));
     EXPECT_EQ(o.train_data, Words{"train*.bin"});
     EXPECT_EQ(o.val_data, Words{"val.bin"});
     EXPECT_EQ(o.model, "d24");

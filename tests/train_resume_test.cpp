@@ -19,8 +19,7 @@
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
 // 12 steps, checkpoints at 4, 8 and 12, validation and samples in between.
-static const Words twelve = {"-x", "12",   "-n", "4", "-v", "5",   "-s", "6",   "-g", "8",
-                             "-l", "0.01", "-u", "3", "-q", "0.1", "-c", "0.1", "-d", "102"};
+static const Words twelve = words_of("-x 12 -n 4 -v 5 -s 6 -g 8 -l 0.01 -u 3 -q 0.1 -c 0.1 -d 102");
 
 // Makes the folder look as if the run was killed before it wrote a checkpoint after `step`.
 static void cut_after(const std::string& folder, int step) {
@@ -87,8 +86,7 @@ TEST(Resume, IsBitIdentical) {
 TEST(Resume, KeepsTheLossScale) {
     Data data;
     const std::string a = data / "a", b = data / "b";
-    const Words options = {"-b", "1",  "-t", "1",  "-x",   "20",       "-n",  "1",           "-s",
-                           "0",  "-v", "0",  "-l", "0.01", "--device", "cpu", "--precision", "fp16"};
+    const Words options = words_of("-b 1 -t 1 -x 20 -n 1 -s 0 -v 0 -l 0.01 --device cpu --precision fp16");
     const ProgramResult whole = data.run(with(options, {"-o", a}));
     expect_ok(whole);
     ASSERT_TRUE(contains(whole.out, "the update was skipped"));

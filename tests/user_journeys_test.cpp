@@ -687,8 +687,7 @@ TEST_F(Journey, LinesAndOptimizerOptionsHaveAnEffect) {
     };
     EXPECT_EQ(first_validation(dropping.out), first_validation(whole.out));
     EXPECT_EQ(train("my", {"--dropout", "1"}).status, 1);
-    const Words defaults = {"--beta1", "0.9",         "--beta2", "0.95",      "--eps",
-                            "1e-8",    "--grad-clip", "1",       "--dropout", "0"};
+    const Words defaults = words_of("--beta1 0.9 --beta2 0.95 --eps 1e-8 --grad-clip 1 --dropout 0");
     EXPECT_EQ(printed_losses(train("my", with({"-x", "6", "-v", "0"}, defaults)).out),
               printed_losses(usual.out));
 }
