@@ -17,8 +17,6 @@
 #include "tests/run_program.h"
 #include "tests/token_shard.h"
 
-static std::string bin(const std::string& name) { return BINARY_DIR "/" + name; }
-
 // Questions whose answers a small model learns, in all three forms.
 struct ChatRun : testing::Test {
     TemporaryFolder folder;
@@ -93,8 +91,8 @@ TEST_F(ChatRun, FromJsonlToAnAnswer) {
 TEST_F(ChatRun, TemplateAndAllTokens) {
     write_whole_file(folder / "template", {"{system}\nQ: {user}\nA: {assistant}\n"});
     expect_ok(train("20", {"--template", folder / "template", "--loss-on-questions"}));
-    const ProgramResult all = run_program({bin("eval"), "-e", run, "--device", "cpu", "--text", chat,
-                                           "--loss-on-questions", "--template", folder / "template"});
+    const ProgramResult all = run_program(args(bin("eval"), "-e", run, "--device cpu --text", chat,
+                                               "--loss-on-questions --template", folder / "template"));
     EXPECT_FALSE(all.out.starts_with("tokens 1350 |")) << all.out;
     Tokenizer tokenizer = open_tokenizer("bytes");
     DataLoader loader(run + "/tokens/text_train.bin", 1, 64, 257, false);
@@ -326,10 +324,9 @@ TEST_F(ChatRun, FaultsAreNamed) {
     for (const auto& [positions, advice] : std::map<std::string, std::string>{
              {"", "are cut: use longer sequences (-t)"},
              {",max_seq_len=32", "are cut: the model has no more positions"}}) {
-        const std::string err =
-            run_program({bin("train_gpt2"), "--text", chat, "-o", run + positions, "--device", "cpu", "-x",
-                         "1", "-t", "32", "-e", model + positions})
-                .err;
+        const std::string err = run_program(args(bin("train_gpt2"), "--text", chat, "-o", run + positions,
+                                                 "--device cpu -x 1 -t 32 -e", model + positions))
+                                    .err;
         EXPECT_TRUE(contains(err, advice));
     }
     EXPECT_TRUE(contains(run_program({bin("eval"), "-e", run, "--device", "cpu", "--text", chat}).err,
@@ -347,10 +344,9 @@ TEST_F(ChatRun, AdviceIsForTheText) {
         std::string text;
         for (int i = 0; i < 1000; i++) text += std::to_string(i) + " " + line_of_text;
         write_whole_file(plain, {text});
-        const std::string out =
-            run_program({bin("train_gpt2"), "--text", plain, "-o", folder / "plain", "--device", "cpu", "-x",
-                         "1", "-e", "custom:layers=1,heads=2,channels=32"})
-                .out;
+        const std::string out = run_program(args(bin("train_gpt2"), "--text", plain, "-o", folder / "plain",
+                                                 "--device cpu -x 1 -e custom:layers=1,heads=2,channels=32"))
+                                    .out;
         EXPECT_EQ(contains(out, said), is_english) << out;
     }
     const ProgramResult trained = train("1", {});

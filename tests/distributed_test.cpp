@@ -70,10 +70,7 @@ TEST_F(Distributed, OffloadingTheOptimizerIsBitIdentical) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none: no Vulkan device is to be used";
     setenv("LAUNCHPAD_STAGED", "1", 1);
     for (const std::string offload : {"none", "optimizer"})
-        train(3,
-              {"--device", device(), "--precision", "bf16", "-x", "4", "-n", "4", "-v", "0", "--offload",
-               offload},
-              offload);
+        train(3, args("--device", device(), "--precision bf16 -x 4 -n 4 -v 0 --offload", offload), offload);
     unsetenv("LAUNCHPAD_STAGED");
     EXPECT_TRUE(model_after("none", 4) == model_after("optimizer", 4));
     EXPECT_TRUE(moments_after("none", 4) == moments_after("optimizer", 4));
@@ -266,13 +263,9 @@ static std::vector<double> bytes_read(const ProgramResult& result) {
 // A resumed process reads its share of the optimizer's state; one of each machine reads the model.
 TEST_F(Distributed, ResumeReadsEachByteOnce) {
     const int processes = 4;
-    const Words options = {"-e", "custom:layers=5,heads=4,channels=256,max_seq_len=32,vocab=67",
-                           "-t", "16",
-                           "-b", "1",
-                           "-v", "0",
-                           "-x", "1",
-                           "-n", "1",
-                           "-j", ""};
+    const Words options =
+        args("-e custom:layers=5,heads=4,channels=256,max_seq_len=32,vocab=67 -t 16 -b 1 -v 0 -x 1 -n 1 -j",
+             std::string());
     const Member counted = {{}, {"bash", "-c", R"("$@"; grep rchar /proc/$$/io >&2)", "bash"}};
     const auto job = [&](const Words& more) {
         return start_each(std::vector(processes, counted), with(options, more), "out");
@@ -315,9 +308,8 @@ TEST_F(Distributed, RefusesProcessesThatSeeOtherFiles) {
         const std::string before = bytes;
         bytes[bytes.size() - 4] ^= 1;
         write_whole_file(second + "/" + name, {bytes});
-        const Words files = {
-            "-i", seen + "train.bin", "-j",   seen + "val.bin", "-e", seen + "model.bin", "-x",
-            "3",  "--hellaswag-file", "/none"};
+        const Words files = args("-i", seen + "train.bin", "-j", seen + "val.bin", "-e", seen + "model.bin",
+                                 "-x 3 --hellaswag-file /none");
         const ProgramResult result =
             start_each({{{}, {"-wdir", first}}, {{}, {"-wdir", second}}}, files, seen + "out");
         EXPECT_NE(result.status, 0) << name;

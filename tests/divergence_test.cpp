@@ -70,9 +70,8 @@ TEST(Divergence, ModelsThatAreNotFiniteAreRefused) {
             EXPECT_EQ(text.status, 1);
             EXPECT_EQ(text.out, "");
             EXPECT_TRUE(contains(text.err, parameter_info[tensor].name));
-            expect_one_line(run("train_gpt2", {"-i", data.train, "-b", "1", "-t", "8", "-x", "1", "--device",
-                                               "cpu", "-s", "0", "-v", "0"}),
-                            says);
+            expect_one_line(
+                run("train_gpt2", args("-i", data.train, "-b 1 -t 8 -x 1 --device cpu -s 0 -v 0")), says);
         }
 }
 
@@ -94,10 +93,9 @@ TEST(Divergence, LossesThatOverflowAreNoResult) {
         EXPECT_EQ(result.out, "");
         EXPECT_TRUE(contains(result.err, e[2]));
     }
-    const ProgramResult trained = run_program(
-        {program,   "-e",       model, "-i", data.train, "-j", data.val, "-b", "1",  "-t", "17",
-         "-x",      "4",        "-v",  "2",  "-s",       "0",  "-n",     "2",  "-h", "1",  "--hellaswag-file",
-         questions, "--device", "cpu", "-o", run});
+    const ProgramResult trained = run_program(args(program, "-e", model, "-i", data.train, "-j", data.val,
+                                                   "-b 1 -t 17 -x 4 -v 2 -s 0 -n 2 -h 1 --hellaswag-file",
+                                                   questions, "--device cpu -o", run));
     EXPECT_EQ(trained.status, 0) << trained.err;
     EXPECT_TRUE(contains(trained.out, "there is no accuracy"));
     EXPECT_TRUE(contains(trained.out, "none was finite"));
@@ -214,8 +212,7 @@ TEST(Divergence, ARunOfSkippedUpdatesStops) {
 TEST(Divergence, PruningKeepsTheLastHealthyCheckpoint) {
     Data data;
     const std::string run = data / "run";
-    const Words options = {"-s", "0",  "-v", "0",  "-n", "4",        "-nk",
-                           "2",  "-c", "1",  "-o", run,  "--device", "cpu"};
+    const Words options = args("-s 0 -v 0 -n 4 -nk 2 -c 1 -o", run, "--device cpu");
     expect_ok(data.run(with(options, {"-x", "40", "-l", "0.001"})));
     EXPECT_EQ(list_checkpoints(run), (std::vector<int>{40, 36}));  // nothing more is kept while all is well
     const ProgramResult diverged =
@@ -242,10 +239,9 @@ TEST(Divergence, WeightsThatOverflowAreNotSaved) {
         for (size_t i = 0; i < n; i++) values[i] = 0.01f * float((offset + i) % 7);
         if (tensor == WPE && offset + n == parameter_size(config, tensor)) values[n - 1] = 1e33f;
     });
-    const Words options = {program,    "-e", model, "-i",  data.train, "-j",       data.val, "-b",
-                           "3",        "-t", "17",  "-l",  "3",        "-c",       "1000",   "-k",
-                           "constant", "-n", "1",   "-nk", "1",        "--device", "cpu",    "-s",
-                           "0",        "-v", "0",   "-o",  run,        "-x",       "9"};
+    const Words options =
+        args(program, "-e", model, "-i", data.train, "-j", data.val,
+             "-b 3 -t 17 -l 3 -c 1000 -k constant -n 1 -nk 1 --device cpu -s 0 -v 0 -o", run, "-x 9");
     const ProgramResult result = run_program(options);
     expect_one_line(result, {"cannot be saved: ", "the model has diverged", "-y 1 resumes from there"});
     EXPECT_EQ(list_checkpoints(run), std::vector<int>{1});

@@ -279,8 +279,7 @@ TEST_F(Export, OneProcessOfAJobWrites) {
 TEST(ExportRoles, AreKeptByARunAndItsExport) {
     TemporaryFolder folder;
     const std::string chat = folder / "chat", back = folder / "back", run = folder / "run";
-    const Words shape = {"-e", "custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=300", "--device",
-                         "cpu"};
+    const Words shape = args("-e custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=300 --device cpu");
     expect_ok(run_program(with({program, "--tokenizer", "bytes", "--export", "hf", chat}, shape)));
     write_whole_file(
         chat + "/tokenizer_config.json",

@@ -72,18 +72,10 @@ TEST_F(CooperativeMatrix, training_agrees_with_the_cpu_and_recomputation_is_bit_
     for (size_t i = 0; i < tokens.size(); i++) tokens[i] = uint16_t((i * 5 + i / 9 % 3) % 67);
     write_token_shard(data, tokens.data(), tokens.size());
     auto options = [&](const std::string& where, const std::string& recompute) {
-        return Words{"-i",          data,
-                     "-e",          "custom:layers=2,heads=2,channels=32,max_seq_len=32,vocab=67",
-                     "-b",          "2",
-                     "-t",          "17",
-                     "-x",          "8",
-                     "-l",          "0.01",
-                     "-s",          "0",
-                     "-n",          "8",
-                     "-r",          recompute,
-                     "-o",          folder / recompute,
-                     "--device",    where,
-                     "--precision", "fp16"};
+        return args("-i", data,
+                    "-e custom:layers=2,heads=2,channels=32,max_seq_len=32,vocab=67 -b 2 -t 17 -x 8 -l 0.01 "
+                    "-s 0 -n 8 -r",
+                    recompute, "-o", folder / recompute, "--device", where, "--precision fp16");
     };
     const ProgramResult on_cpu = run("train_gpt2", options("cpu", "0"));
     const std::vector<double> cpu = printed_losses(on_cpu.out);

@@ -201,10 +201,9 @@ struct MixedRun : Distributed {
     }
     void SetUp() override {}
     ProgramResult run(const Words& options) const {
-        return run_program(
-            with({program, "-j",  data.val, "-j", other_val, "-e", tiny, "-b", "4",        "-t", "17",
-                  "-d",    "136", "-x",     "8",  "-v",      "3",  "-s", "0",  "--device", "cpu"},
-                 with(mixed, options)));
+        return run_program(with(args(program, "-j", data.val, "-j", other_val, "-e", tiny,
+                                     "-b 4 -t 17 -d 136 -x 8 -v 3 -s 0 --device cpu"),
+                                with(mixed, options)));
     }
     void expect_refused(const Words& options, const std::string& says) const {
         expect_refusal(run(options), says);

@@ -248,8 +248,7 @@ TEST_F(SelfTest, MatricesOfUntrustedDriversAreTriedByAChild) {
 TEST_F(SelfTest, WhatOthersEndIsNoVerdict) {
     const auto listed = [&] { return expect_run({program, "--list-devices"}).out; };
     const auto first_start = [&] {
-        return expect_run({program, "-e", tiny, "-i", data.train, "-x", "1", "-b", "2", "-t", "16", "-s", "0",
-                           "-v", "0", "--device", "0"})
+        return expect_run(args(program, "-e", tiny, "-i", data.train, "-x 1 -b 2 -t 16 -s 0 -v 0 --device 0"))
             .out;
     };
     imitate(fault("ends", "matmul4_fp32"));

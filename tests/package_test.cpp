@@ -79,16 +79,9 @@ static void use_programs(const Words& in_root, const std::string& bin, const std
     };
     const std::string data = folder + "/x", run_folder = folder + "/run";
     run("prepare-data", {"--val-tokens", "20", "--out", folder, "--name", "x", folder + "/text"});
-    run("train", {"--device", "cpu",
-                  "-i",       data + "_train.bin",
-                  "-j",       data + "_val.bin",
-                  "-b",       "1",
-                  "-t",       "8",
-                  "-x",       "2",
-                  "-s",       "0",
-                  "-o",       run_folder,
-                  "-n",       "2",
-                  "-e",       "custom:layers=1,heads=1,channels=8,max_seq_len=8"});
+    run("train",
+        args("--device cpu -i", data + "_train.bin", "-j", data + "_val.bin", "-b 1 -t 8 -x 2 -s 0 -o",
+             run_folder, "-n 2 -e custom:layers=1,heads=1,channels=8,max_seq_len=8"));
     run("generate", {"--device", "cpu", "-e", run_folder, "-n", "5", "x"});
     run("eval", {"--device", "cpu", "-e", run_folder, "-i", data + "_val.bin"});
     run("make-corpus", {"--version"});

@@ -66,8 +66,7 @@ TEST_F(Positions, NoProgramUsesTheOthers) {
 }
 
 TEST_F(Positions, TextsStayBelowThem) {
-    train({"-e", "custom:layers=1,heads=2,channels=16,vocab=257,max_seq_len=40", "-t", "8", "-x", "2", "-o",
-           in("run")});
+    train(args("-e custom:layers=1,heads=2,channels=16,vocab=257,max_seq_len=40 -t 8 -x 2 -o", in("run")));
     run_program({program, "-e", in("run"), "--export", "hf", in("hf")});
     const Words much = {"-n", "60", "--temperature", "0", "--tokenizer", "bytes", "abc"};
     const ProgramResult text = use("generate", in("run"), much);

@@ -150,8 +150,7 @@ TEST_F(Grid, StoppedBySignalsARunEndsWithTheSameFiles) {
 TEST_F(Grid, StoppedBeforeTheFirstStepARunEndsWithTheSameFiles) {
     const std::vector<uint16_t> tokens(60000, 7);  // validation takes so long that the signal ends it
     write_token_shard(val, tokens.data(), tokens.size());
-    const Words options = {"-e", tiny, "-b", "3", "-t", "17",  "-x", "4", "-v",       "3",
-                           "-m", "-1", "-s", "0", "-l", "0.1", "-n", "2", "--device", "cpu"};
+    const Words options = args("-e", tiny, "-b 3 -t 17 -x 4 -v 3 -m -1 -s 0 -l 0.1 -n 2 --device cpu");
     expect_ok(train(whole, options));
     train(run, options, {}, {SIGTERM, "validating", 0});
     ASSERT_EQ(list_checkpoints(run), std::vector<int>{0});
@@ -162,8 +161,7 @@ TEST_F(Grid, StoppedBeforeTheFirstStepARunEndsWithTheSameFiles) {
 
 // The end of the shorter run is not on the schedule of -v; its validation is not made again.
 TEST_F(Grid, ALongerRunKeepsTheValidationOfAShorterOnesEnd) {
-    const Words options = {"-e", tiny, "-b", "3", "-t", "17",   "-v",       "5",
-                           "-m", "2",  "-s", "0", "-l", "0.03", "--device", "cpu"};
+    const Words options = args("-e", tiny, "-b 3 -t 17 -v 5 -m 2 -s 0 -l 0.03 --device cpu");
     expect_ok(train(run, with(options, {"-x", "7"})));
     const std::string before = read_whole_file(run + "/main.log");
     const size_t at = before.find("s:7 tel:");
@@ -177,8 +175,7 @@ TEST_F(Grid, ALongerRunKeepsTheValidationOfAShorterOnesEnd) {
 // What is saved within a step was preceded by its sample, which the resumed run draws again.
 TEST_F(Grid, StoppedWithinAStepARunEndsWithTheSameFiles) {
     write_tokens(Data::train, 60000, 67);
-    const Words options = {"-e", tiny, "-b", "1",  "-t", "16", "-d", "8000", "-x", "4",        "-v",
-                           "0",  "-s", "1",  "-g", "2",  "-n", "3",  "-nk",  "1",  "--device", "cpu"};
+    const Words options = args("-e", tiny, "-b 1 -t 16 -d 8000 -x 4 -v 0 -s 1 -g 2 -n 3 -nk 1 --device cpu");
     expect_ok(train(whole, options));
     train(run, options, {}, {SIGTERM, " \n---\n", 0});
     ASSERT_EQ(list_checkpoints(run), std::vector<int>{1});  // its sample is complete

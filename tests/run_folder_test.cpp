@@ -160,8 +160,7 @@ static void edit(const std::string& path, const std::string& from, const std::st
 TEST(RunFolder, TwoProgramsAfterARename) {
     Data data;
     const std::string a = data / "a", b = data / "b";
-    const Words options = {"-x", "3000", "-n", "20",       "-nk", "2",  "-s",
-                           "0",  "-v",   "0",  "--device", "cpu", "-o", a};
+    const Words options = args("-x 3000 -n 20 -nk 2 -s 0 -v 0 --device cpu -o", a);
     ProgramResult first;
     std::thread running([&] { first = data.run(options); });
     for (int i = 0; i < 1000 && list_checkpoints(a).empty(); i++)

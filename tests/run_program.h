@@ -100,6 +100,21 @@ inline Words words_of(const std::string& text) {
     std::istringstream words(text);
     return {std::istream_iterator<std::string>(words), {}};
 }
+// A command line of literals, which are words with blanks between them, and of strings, which are a word each:
+// args("-x 3 -o", folder, "-s 0").
+template <size_t size>
+void add_words(Words& all, const char (&literal)[size]) {
+    for (std::string& word : words_of(literal)) all.push_back(std::move(word));
+}
+inline void add_words(Words& all, const std::string& word) { all.push_back(word); }
+template <class... Parts>
+Words args(const Parts&... parts) {
+    Words all;
+    (add_words(all, parts), ...);
+    return all;
+}
+inline std::string bin(const std::string& program) { return BINARY_DIR "/" + program; }
+
 // Both; options of the first, with their values, give way to those of the same name in the second. After
 // mpirun's ":", another command begins.
 inline Words with(const Words& options, const Words& more) {

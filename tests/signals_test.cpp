@@ -104,8 +104,7 @@ TEST(Interrupts, RemoveShardsThatAreNotComplete) {
     std::string text = "some text";
     const std::string made = folder / "data", small = folder / "small.txt";
     write_whole_file(small, {text});
-    const Words prepare = {
-        BINARY_DIR "/prepare_data", "--shard-tokens", "100000", "--out", made, "--name", "x"};
+    const Words prepare = args(bin("prepare_data"), "--shard-tokens 100000 --out", made, "--name x");
     Words first = prepare, next = prepare;
     first.push_back(small);
     next.push_back("-");

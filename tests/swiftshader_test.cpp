@@ -67,12 +67,10 @@ TEST_F(SwiftShader, training_and_texts_agree_with_the_cpu) {
     for (int i = 0; i < 2; i++) {
         const std::string where = i ? device_option() : "cpu", output = folder / where;
         const ProgramResult trained =
-            run("train_gpt2",
-                {"-i", data,   "-e",       "custom:layers=2,heads=2,channels=32,max_seq_len=32,vocab=257",
-                 "-b", "2",    "-t",       "17",
-                 "-x", "20",   "-l",       "0.001",
-                 "-s", "0",    "-n",       "20",
-                 "-o", output, "--device", where});
+            run("train_gpt2", args("-i", data,
+                                   "-e custom:layers=2,heads=2,channels=32,max_seq_len=32,vocab=257 -b 2 -t "
+                                   "17 -x 20 -l 0.001 -s 0 -n 20 -o",
+                                   output, "--device", where));
         losses[i] = printed_losses(trained.out);
         texts[i] =
             run("generate", {"-e", model_path(output, 20), "--device", where, "-n", "40", "To be"}).out;

@@ -176,9 +176,8 @@ TEST_F(TextRun, LongSequencesAreTaken) {
 TEST_F(TextRun, EvaluatesAnyText) {
     train("my.txt", {"-o", "run"});
     const auto eval = [&](const Words& options) {
-        const ProgramResult result = run_program(with({"env", "-C", folder.path, BINARY_DIR "/eval", "-e",
-                                                       "run", "--device", "cpu", "--text", "my.txt"},
-                                                      options));
+        const ProgramResult result = run_program(
+            with(args("env -C", folder.path, bin("eval"), "-e run --device cpu --text my.txt"), options));
         EXPECT_EQ(result.status, 0) << result.err;
         return result.out;
     };
@@ -257,8 +256,7 @@ TEST_F(TextRun, ValidationIsDrawnFromAllOfTheText) {
 
 // A run that does not fit takes another batch, since -b was not given.
 TEST_F(TextRun, ABatchThatDoesNotFitIsHalved) {
-    const Words little = {"--device-memory", "6M", "-e",
-                          "custom:layers=2,heads=2,channels=64,max_seq_len=256"};
+    const Words little = args("--device-memory 6M -e custom:layers=2,heads=2,channels=64,max_seq_len=256");
     const ProgramResult run = train("my.txt", little);
     EXPECT_TRUE(contains(run.out, "note: -b 32 -r 1 do not fit in memory: the run uses -b "));
     EXPECT_TRUE(contains(run.out, " = 1024 tokens per step"));
@@ -266,9 +264,8 @@ TEST_F(TextRun, ABatchThatDoesNotFitIsHalved) {
 }
 
 TEST_F(TextRun, GivenOptionsTakePrecedence) {
-    const ProgramResult run =
-        run_program(command({"--text", "my.txt", "-e", shape, "--epochs", "0.5", "-b", "16", "-t", "32",
-                             "--optimizer", "adamw", "-o", "elsewhere", "-s", "0", "-v", "0"}));
+    const ProgramResult run = run_program(command(args(
+        "--text my.txt -e", shape, "--epochs 0.5 -b 16 -t 32 --optimizer adamw -o elsewhere -s 0 -v 0")));
     ASSERT_EQ(run.status, 0) << run.err;
     EXPECT_TRUE(contains(run.out, "16 x 32 = 512 tokens per step, 2"));  // 0.5 * 25 kB / 512
     EXPECT_FALSE(contains(run.out, "--optimizer"));

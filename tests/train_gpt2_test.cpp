@@ -41,10 +41,9 @@ TEST(train_gpt2, accumulating_gradients_equals_a_larger_batch) {
     // -a 1 trains on the first batch in every micro-step, so both runs see the same tokens
     Data data;
     auto run = [&](const std::string& b, const std::string& d) {
-        return printed_losses(
-            run_program({program, "-j", data.val, "-e", tiny,   "-b", b,   "-t", "16", "-d",       d,    "-a",
-                         "1",     "-x", "4",      "-l", "0.01", "-s", "0", "-v", "0",  "--device", "cpu"})
-                .out);
+        return printed_losses(run_program(args(program, "-j", data.val, "-e", tiny, "-b", b, "-t 16 -d", d,
+                                               "-a 1 -x 4 -l 0.01 -s 0 -v 0 --device cpu"))
+                                  .out);
     };
     const std::vector<double> once = run("2", "32"), twice = run("2", "64");
     ASSERT_EQ(once.size(), 4u);
@@ -108,16 +107,9 @@ static void check_recomputation(const Data& data, const Words& options) {
         SCOPED_TRACE(std::string("-r ") + recompute);
         const std::string folder = data / recompute;
         const ProgramResult result =
-            data.run(with({"-e", "custom:layers=6,heads=2,channels=24,max_seq_len=32,vocab=67",
-                           "-b", "20",
-                           "-d", "680",
-                           "-x", "3",
-                           "-l", "0.01",
-                           "-s", "0",
-                           "-v", "2",
-                           "-n", "3",
-                           "-r", recompute,
-                           "-o", folder},
+            data.run(with(args("-e custom:layers=6,heads=2,channels=24,max_seq_len=32,vocab=67 -b 20 -d 680 "
+                               "-x 3 -l 0.01 -s 0 -v 2 -n 3 -r",
+                               recompute, "-o", folder),
                           options));
         ASSERT_EQ(result.status, 0) << result.err;
         for (auto path : {model_path, optimizer_path})
@@ -144,9 +136,8 @@ TEST(train_gpt2, recomputing_only_saves_memory_on_a_device) {
 // Each offloaded or not: the first half of a run, and the second, which resumes it. LAUNCHPAD_STAGED makes
 // the device one with memory of its own.
 static void check_offload(const Data& data, const std::string& where, const std::string& optimizer) {
-    const Words options = {"--device", where, "--optimizer", optimizer, "--precision", "bf16",
-                           "-x",       "6",   "-l",          "0.01",    "-s",          "0",
-                           "-v",       "0",   "-n",          "3",       "-r",          "3"};
+    const Words options = args("--device", where, "--optimizer", optimizer,
+                               "--precision bf16 -x 6 -l 0.01 -s 0 -v 0 -n 3 -r 3");
     const ProgramResult whole = data.run(with(options, {"-o", data / "whole"}));
     ASSERT_EQ(whole.status, 0) << whole.err;
     EXPECT_FALSE(contains(whole.out, "host memory"));
@@ -263,8 +254,7 @@ TEST(train_gpt2, skips_outliers_on_request) {
         tokens[i] = uint16_t(i / 16 % 40 == 20 ? 30 + i * 7 % 37 : i % 4);
     write_token_shard(data.train, tokens.data(), tokens.size());
     for (const std::string& where : devices()) {
-        const Words options = {"-b", "1", "-t", "16",   "-x",       "390", "-s", "0",
-                               "-v", "0", "-l", "0.01", "--device", where, "-o", data / where};
+        const Words options = args("-b 1 -t 16 -x 390 -s 0 -v 0 -l 0.01 --device", where, "-o", data / where);
         const bool cpu = where == "cpu";  // the host judges; a device skips what it is told to
         if (cpu) {
             const ProgramResult plain = data.run(options);
@@ -300,9 +290,8 @@ TEST(train_gpt2, updates_that_are_not_finite_are_skipped_and_counted) {
 
 TEST(train_gpt2, overfits_one_batch) {
     Data data;
-    const ProgramResult result =
-        run_program({program, "-j",  data.val, "-e",   tiny, "-b", "2",  "-t", "16",       "-a", "1",
-                     "-x",    "150", "-l",     "0.01", "-s", "0",  "-v", "0",  "--device", "cpu"});
+    const ProgramResult result = run_program(
+        args(program, "-j", data.val, "-e", tiny, "-b 2 -t 16 -a 1 -x 150 -l 0.01 -s 0 -v 0 --device cpu"));
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_NEAR(printed_losses(result.out)[0], std::log(67), 0.3);
     EXPECT_LT(printed_losses(result.out).back(), 0.1);

@@ -81,8 +81,7 @@ TEST(train_gpt2, hellaswag_while_training) {
     std::vector<HellaSwagExample> examples;
     for (int i = 0; i < 6; i++) examples.push_back({i % 4, {1, 2, 5}, {{{3}, {4, 5}, {6}, {7, 8, 9}}}});
     write_hellaswag(data / "h.bin", examples);
-    const Words options = {"-x",          "4", "-v", "2", "-s", "0", "--device", "cpu", "--hellaswag-file",
-                           data / "h.bin"};
+    const Words options = args("-x 4 -v 2 -s 0 --device cpu --hellaswag-file", data / "h.bin");
     const ProgramResult with_it = data.run(with(options, {"-h", "1", "-o", data / "a"}));
     const ProgramResult without = data.run(with(options, {"-h", "0"}));
     ASSERT_EQ(with_it.status, 0) << with_it.err;
@@ -105,9 +104,8 @@ TEST(train_gpt2, finds_the_downloaded_hellaswag) {
     Data data;
     std::filesystem::create_directories(data / "data/starter");
     write_hellaswag(data / "data/starter/hellaswag_val.bin", {{0, {1, 2}, {{{3}, {4}, {5}, {6}}}}});
-    const ProgramResult run =
-        run_program({"env", "-C", data.path, program, "-i", data.train, "-j", data.val,   "-e",  tiny, "-b",
-                     "3",   "-t", "17",      "-x",    "1",  "-s",       "0",  "--device", "cpu", "-h", "1"});
+    const ProgramResult run = run_program(args("env -C", data.path, program, "-i", data.train, "-j", data.val,
+                                               "-e", tiny, "-b 3 -t 17 -x 1 -s 0 --device cpu -h 1"));
     EXPECT_EQ(run.status, 0) << run.err;
     EXPECT_TRUE(contains(run.out, "HellaSwag: "));
 }
@@ -140,9 +138,8 @@ TEST(train_gpt2, validation_loss_does_not_depend_on_the_batch_size) {
     Data data;
     write_tokens(data.val, 200, 67);
     auto val_loss = [&](const char* B) {
-        const ProgramResult run =
-            run_program({program, "-i", data.train, "-j", data.val, "-e", tiny, "-b", B, "-t", "10", "-x",
-                         "0", "-m", "-1", "-s", "0", "--device", "cpu"});
+        const ProgramResult run = run_program(args(program, "-i", data.train, "-j", data.val, "-e", tiny,
+                                                   "-b", B, "-t 10 -x 0 -m -1 -s 0 --device cpu"));
         EXPECT_EQ(run.status, 0) << run.err;
         double loss = 0;
         const size_t at = run.out.find("val loss ");

@@ -20,8 +20,6 @@
 #include "tests/tiny_run.h"
 #include "tests/token_shard.h"
 
-static std::string bin(const std::string& name) { return BINARY_DIR "/" + name; }
-
 // A tokenizer of 256 bytes, two merges and end-of-text.
 static void write_small_tokenizer(const std::string& path) {
     Tokenizer tokenizer = open_tokenizer("bytes");
@@ -45,8 +43,8 @@ struct Journey : ::testing::Test {
         prepare("bpe", {"--tokenizer", folder / "small.bin"});
     }
     void prepare(const std::string& name, const Words& options) {
-        expect_ok(run_program(with({bin("prepare_data"), "--out", folder / "data", "--name", name,
-                                    "--val-tokens", "600", folder / "my.txt"},
+        expect_ok(run_program(with(args(bin("prepare_data"), "--out", folder / "data", "--name", name,
+                                        "--val-tokens 600", folder / "my.txt"),
                                    options)));
     }
     std::string data(const std::string& file) const { return folder / ("data/" + file); }
@@ -102,9 +100,8 @@ TEST_F(Journey, TextNeverHasTokensThatTheTokenizerLacks) {
     for (const Words& model : std::vector<Words>{{folder / "run"},
                                                  {folder / "bare.bin", "--tokenizer", "bytes"},
                                                  {folder / "run", "--samples", "3"}}) {
-        const ProgramResult text = run_program(with({bin("generate"), "--device", "cpu", "-n", "200",
-                                                     "--temperature", "1000", "--ignore-end", "once", "-e"},
-                                                    model));
+        const ProgramResult text = run_program(with(
+            args(bin("generate"), "--device cpu -n 200 --temperature 1000 --ignore-end once -e"), model));
         EXPECT_EQ(text.status, 0) << text.err;
         EXPECT_TRUE(contains(text.err, "200 written") || contains(text.err, "600 written")) << text.err;
     }

@@ -167,8 +167,7 @@ TEST(VulkanFaults, ATrainingRunEndsWithOneLineAndResumes) {
 TEST(VulkanFaults, ALostDeviceIsReportedWithTheCheckpointToResume) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     FaultyDriver driver;
-    const Words options = {"-x", "6",    "-v",       "0",      "-s", "0",
-                           "-l", "0.01", "--device", device(), "-e", one_layer};
+    const Words options = args("-x 6 -v 0 -s 0 -l 0.01 --device", device(), "-e", one_layer);
     expect_ok(driver.run(options));  // counts
     const long late = driver.calls().of["vkQueueSubmit2"] - 2;
     auto lose = [&](const Words& more) {
@@ -192,8 +191,7 @@ TEST(VulkanFaults, ALostDeviceIsReportedWithTheCheckpointToResume) {
 TEST(VulkanFaults, ALostDeviceIsRetried) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     FaultyDriver driver;
-    const Words work = {"-x", "7",  "-v",   "4",        "-m",     "2",  "-s",
-                        "4",  "-l", "0.01", "--device", device(), "-n", "2"};
+    const Words work = args("-x 7 -v 4 -m 2 -s 4 -l 0.01 --device", device(), "-n 2");
     const auto train = [&](const std::string& output) { return with(work, {"-o", driver / output}); };
     for (int run = 0; run < 2; run++)  // the first one measures the device, too
         expect_ok(driver.run(train("whole")));
@@ -355,10 +353,9 @@ TEST(VulkanFaults, MemoryThatIsMissingAtASubmissionIsOneLine) {
     const SmallDevice small(256, 90, ":host");
     setenv("LAUNCHPAD_STAGED", "1", 1);
     setenv("LAUNCHPAD_SUBMISSION_MS", "0.01", 1);
-    const Words command = {program,    "-i",        driver.train, "-j",  driver.val, "-e", one_layer,
-                           "-b",       "1",         "-t",         "8",   "-x",       "4",  "-n",
-                           "2",        "--offload", "optimizer",  "-v",  "0",        "-s", "0",
-                           "--device", device(),    "-l",         "0.01"};
+    const Words command =
+        args(program, "-i", driver.train, "-j", driver.val, "-e", one_layer,
+             "-b 1 -t 8 -x 4 -n 2 --offload optimizer -v 0 -s 0 --device", device(), "-l 0.01");
     const auto train = [&](long call, const std::string& output) {
         return driver.run_with("vkQueueSubmit2", call, VK_ERROR_OUT_OF_HOST_MEMORY,
                                with(command, {"-o", driver / output}));

@@ -202,8 +202,7 @@ TEST(Windows, WildcardsStandForNoHiddenFiles) {
 TEST(Windows, TheConsoleKeepsItsCodePage) {
     TemporaryFolder folder;
     const Words in_console = {BINARY_DIR "/ctrl_c", folder / "log", "number"};
-    const Words generate = {
-        BINARY_DIR "/generate", "-e", of_bytes, "--tokenizer", "bytes", "--device", "cpu"};
+    const Words generate = args(bin("generate"), "-e", of_bytes, "--tokenizer bytes --device cpu");
     expect_ok(run_program(with(in_console, {program, "--version"})));
     EXPECT_EQ(run_program(with(in_console, {program, "--none"})).status, 1);
     expect_ok(run_program(with(in_console, with(generate, {"-n", "3", "text"}))));
