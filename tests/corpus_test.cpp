@@ -81,12 +81,9 @@ TEST(corpus, choices_are_as_likely_as_counted) {
 TEST(corpus, the_grammar_remembers_facts) {
     const std::string story =
         "There was once a shy girl called Mia. She was in the garden. She had a red ball. She put the ball "
-        "behind "
-        "the fence. Then Tom came by. They went to the kitchen. \"Where is your ball?\" asked Tom. \"It is "
-        "behind "
-        "the fence in the garden,\" said Mia. At last they went home. The ball was still behind the fence in "
-        "the "
-        "garden. It was a good day.\n\n";
+        "behind the fence. Then Tom came by. They went to the kitchen. \"Where is your ball?\" asked Tom. "
+        "\"It is behind the fence in the garden,\" said Mia. At last they went home. The ball was still "
+        "behind the fence in the garden. It was a good day.\n\n";
     Story read = read_story(story);
     EXPECT_EQ(read.text, story);
     EXPECT_GT(read.nats, 20);
@@ -119,14 +116,11 @@ TEST(corpus, the_grammar_remembers_facts) {
 TEST(corpus, sums_are_correct_and_pronouns_unambiguous) {
     const std::string sums =
         "One sunny day, Ben was at school. He counted his apples: three. He found nine more. Now he had "
-        "twelve "
-        "apples. Then Mia ran up. She ate";
+        "twelve apples. Then Mia ran up. She ate";
     const std::string story =
         "One sunny day, Ben was at school. He counted his shells: three. He found nine more. Now he had "
-        "twelve "
-        "shells. Then Tom ran up. Tom took two. Then Ben had ten shells left. At last they went home. Ben "
-        "had ten "
-        "shells. Soon it was dark.\n\n";
+        "twelve shells. Then Tom ran up. Tom took two. Then Ben had ten shells left. At last they went home. "
+        "Ben had ten shells. Soon it was dark.\n\n";
     EXPECT_EQ(read_story(story).text, story);
     EXPECT_THROW(read_story(with(story, "had twelve", "had eleven")), Error);
     EXPECT_THROW(read_story(with(story, "Ben had ten shells left", "Ben had nine shells left")), Error);
@@ -136,11 +130,9 @@ TEST(corpus, sums_are_correct_and_pronouns_unambiguous) {
 
     const std::string gifts =
         "It was a cold day. Anna was at the market. She met Leo. She had a red ball, and Leo had a blue "
-        "drum. They "
-        "swapped. \"Who has the ball?\" asked her uncle. \"Leo does,\" said Anna. Leo gave the ball to her. "
-        "At last "
-        "they went home. Anna had the red ball and the blue drum, and Leo had nothing. The stars came "
-        "out.\n\n";
+        "drum. They swapped. \"Who has the ball?\" asked her uncle. \"Leo does,\" said Anna. Leo gave the "
+        "ball to her. At last they went home. Anna had the red ball and the blue drum, and Leo had nothing. "
+        "The stars came out.\n\n";
     EXPECT_EQ(read_story(gifts).text, gifts);
     EXPECT_THROW(read_story(with(gifts, "Leo does", "I do")), Error);
     EXPECT_THROW(read_story(with(gifts, "gave the ball", "gave the drum")), Error);
@@ -155,8 +147,7 @@ TEST(corpus, the_text_of_a_seed_is_fixed) {
         write_story(random).text,
         "One foggy day, Paul was at the market. He had a soft bottle. He sat down and rested. He put the "
         "bottle beside the well. Then Ben walked in. Ben ate some bread. They laughed. At last they went "
-        "home. "
-        "The bottle was still beside the well at the market. Everything was fine.\n\n");
+        "home. The bottle was still beside the well at the market. Everything was fine.\n\n");
 }
 
 static uint64_t tokens_in(const std::string& path) { return open_token_shard(path).tokens; }
@@ -233,38 +224,19 @@ TEST(corpus, program_checks_large_files) {
     expect_refusal(result, "no blank line");
 }
 
-TEST(corpus, program_prints_its_version) {
-    const ProgramResult result = run_program({make_corpus, "--version"});
-    EXPECT_EQ(result.status, 0);
-    EXPECT_EQ(result.out.rfind("make_corpus ", 0), 0u) << result.out;
-}
-
 TEST(corpus, program_s_bad_input_gives_one_line_and_status_1) {
     TemporaryFolder folder;
     write_whole_file(folder / "empty", {""});
-    std::vector<Words> cases = {
-        {},
-        {"--bytes", "100"},
-        {"--out", folder / "c.txt"},
-        {"--out", folder / "c.json", "--bytes", "100"},
-        {"--out", folder / "no/such/c.txt", "--bytes", "100"},
-        {"--out", folder / "c.txt", "--bytes", "-1"},
-        {"--out", folder / "c.txt", "--bytes", "many"},
-        {"--out", folder / "c.txt", "--bytes", "100", "--val-tokens", "100000"},
-        {"--out", folder / "c.txt", "--bytes", "100", "--tokenizer", folder / "missing"},
-        {"--out", folder / "c.txt", "--bytes", "100", "--tokenizer", folder / "empty"},
-        {"--out", folder / "c.txt", "--bytes", "100", "surplus"},
-        {"--check", folder / "missing"},
-        {"--check", folder / "empty"},
-    };
-    for (Words arguments : cases) {
-        std::string shown;
-        for (const std::string& argument : arguments) shown += argument + " ";
-        arguments.insert(arguments.begin(), make_corpus);
-        ProgramResult result = run_program(arguments);
-        EXPECT_EQ(result.status, 1) << shown;
-        EXPECT_EQ(count_lines(result.err), 1) << shown << result.err;
-        EXPECT_EQ(result.err.rfind("make_corpus: ", 0), 0u) << shown << result.err;
-        EXPECT_FALSE(std::filesystem::exists(folder / "c.txt")) << shown;
-    }
+    const std::string out = folder / "c.txt";
+    expect_refusals(make_corpus, {{},
+                                  {"--bytes", "100"},
+                                  {"--out", out},
+                                  {"--out", folder / "c.json", "--bytes", "100"},
+                                  {"--out", folder / "no/such/c.txt", "--bytes", "100"},
+                                  {"--out", out, "--bytes", "100", "--val-tokens", "100000"},
+                                  {"--out", out, "--bytes", "100", "--tokenizer", folder / "missing"},
+                                  {"--out", out, "--bytes", "100", "--tokenizer", folder / "empty"},
+                                  {"--check", folder / "missing"},
+                                  {"--check", folder / "empty"}});
+    EXPECT_FALSE(std::filesystem::exists(out));
 }

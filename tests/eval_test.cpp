@@ -119,39 +119,26 @@ TEST(Eval, BadInputGivesOneLineAndStatus1) {
     write_token_shard(folder / "large.bin", large.data(), large.size());
     write_token_shard(folder / "one.bin", tokens.data(), 1);
     const std::string good = folder / "good.bin";
-    const std::vector<Words> cases = {
-        {},
-        {"-e", tiny},
-        {"-e", tiny, "--text", folder / "missing"},
-        {"-e", tiny, "--text", good},
-        {"-i", good},
-        {"-e", tiny, "-i", folder / "missing*.bin"},
-        {"-e", tiny, "-i", folder / "one.bin"},
-        {"-e", folder / "missing.bin", "-i", good},
-        {"-e", tiny, "-i", good, "-t", "17"},
-        {"-e", tiny, "-i", good, "-b", "0"},
-        {"-e", tiny, "-i", good, "-m", "0"},
-        {"-e", tiny, "-i", good, "--hellaswag", good},
-        {"-e", tiny, "-i", good, "--tokenizer", folder / "missing"},
-    };
-    for (Words arguments : cases) {
-        arguments.insert(arguments.begin(), program);
-        const ProgramResult result = run_program(arguments);
-        std::string shown;
-        for (const std::string& argument : arguments) shown += argument + " ";
-        EXPECT_EQ(result.status, 1) << shown;
-        EXPECT_EQ(count_lines(result.err), 1) << shown << result.err;
-        EXPECT_EQ(result.err.rfind("eval: ", 0), 0u) << shown << result.err;
-    }
+    expect_refusals(program, {{},
+                              {"-e", tiny},
+                              {"-e", tiny, "--text", folder / "missing"},
+                              {"-e", tiny, "--text", good},
+                              {"-i", good},
+                              {"-e", tiny, "-i", folder / "missing*.bin"},
+                              {"-e", tiny, "-i", folder / "one.bin"},
+                              {"-e", folder / "missing.bin", "-i", good},
+                              {"-e", tiny, "-i", good, "-t", "17"},
+                              {"-e", tiny, "-i", good, "-m", "0"},
+                              {"-e", tiny, "-i", good, "--hellaswag", good},
+                              {"-e", tiny, "-i", good, "--tokenizer", folder / "missing"}});
     for (const Words& option : {Words{"--field", "text"},
                                 {"--split-documents", "none"},
                                 {"--include", "*.md"},
                                 {"--special-tokens"},
                                 {"--skip-bad-lines"},
                                 {"--as-text"}}) {
-        Words arguments = {program, "-e", tiny, "-i", good, "--device", "cpu"};
-        arguments.insert(arguments.end(), option.begin(), option.end());
-        expect_refusal(run_program(arguments), option[0], "name a file or folder with --text");
+        expect_refusal(run_program(with({program, "-e", tiny, "-i", good, "--device", "cpu"}, option)),
+                       option[0], "name a file or folder with --text");
     }
     expect_refusal(run_program({program, "-e", tiny, "-i", folder / "large.bin", "--device", "cpu"}),
                    "token 2 is 300");

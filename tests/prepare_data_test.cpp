@@ -23,9 +23,8 @@ static const std::string shared_data = SOURCE_DIR "/../shared/data/";
 
 static bool exists(const std::string& path) { return std::filesystem::exists(path); }
 
-static ProgramResult prepare(const TemporaryFolder& folder, Words options) {
-    options.insert(options.begin(), {program, "--out", folder.path, "--name", "x"});
-    return run_program(options);
+static ProgramResult prepare(const TemporaryFolder& folder, const Words& options) {
+    return run_program(with({program, "--out", folder.path, "--name", "x"}, options));
 }
 
 // Bytes as tokens, with ^ for end-of-text.
@@ -334,9 +333,7 @@ TEST(prepare_data, refuses_files_that_are_not_text) {
         {std::string("\0\0\xfe\xff\0\0\0t", 8), "UTF-32"},
         {std::string("w\0i\0t\0h\0o\0u\0t\0 \0a\0 \0m\0a\0r\0k\0", 28), "UTF-16 without a byte order mark"},
         {"%PDF-1.7 and so on", "PDF"},
-        {"\x7f"
-         "ELF and so on",
-         "a program"},
+        {"\177ELF and so on", "a program"},
         {"PK\3\4 and so on", "a zip archive"},
         {"name" + zeros.substr(0, 253) + "ustar" + zeros, "a tar archive"},
         {"BZh91AY and so on", "bzip2"},
@@ -592,8 +589,7 @@ TEST(prepare_data, marks_do_not_depend_on_blocks) {
 
 TEST(prepare_data, jsonl_is_not_taken_for_text) {
     TemporaryFolder folder;
-    const std::string line = R"({"id": 1, "story": "once"})"
-                             "\n";
+    const std::string line = "{\"id\": 1, \"story\": \"once\"}\n";
     for (const char* name : {"a.ndjson", "a.JSONL", "a.json", "a.txt", "a"}) {
         write_whole_file(folder / name, {line, line});
         const ProgramResult result = prepare(folder, {folder / name});
@@ -661,53 +657,39 @@ TEST(prepare_data, bad_input_gives_one_line_and_status_1) {
     write_whole_file(folder / "deep.jsonl", {R"({"text": "a", "more": )", std::string(100000, '['),
                                              std::string(100000, ']'), "}\n"});
     const std::string out = folder.path, text = folder / "text";
-    std::vector<Words> cases = {
-        {},
-        {"--out", out, "--name", "x"},
-        {"--name", "x", text},
-        {"--out", out, text},
-        {"--out", out, "--name", "a/b", text},
-        {"--out", out, "--name", "x", "--no-such-flag", text},
-        {"--out", out, "--name", "x", "--val-tokens", "many", text},
-        {"--out", out, "--name", "x", "--val-tokens", "-1", text},
-        {"--out", out, "--name", "x", "--val-tokens", "11", text},
-        {"--out", out, "--name", "x", "--shard-tokens", "18446744073709551616", text},
-        {"--out", out, "--name", "x", "--shard-tokens", "0", text},
-        {"--out", out, "--name", "x", "--shard-tokens", "2147483648", text},
-        {"--out", out, "--name", "x", "--split-documents", "pages", text},
-        {"--out", out, "--name", "x", "--tokenizer", folder / "missing.bin", text},
-        {"--out", out, "--name", "x", "--tokenizer", text, text},
-        {"--out", out, "--name", "x", folder / "missing"},
-        {"--out", out, "--name", "x", text, folder / "missing"},
-        {"--out", out, "--name", "x", folder / "empty"},
-        {"--out", out, "--name", "x", folder / "none"},
-        {"--out", out, "--name", "x", "-", "-"},
-        {"--out", out, "--name", "x", "--files-from", folder / "empty"},
-        {"--out", out, "--name", "x", "--val-fraction", "0.1", text},  // draws nothing
-        {"--out", out, "--name", "x", "--val-fraction", "0.6", text},
-        {"--out", out, "--name", "x", "--val-fraction", "0.1", "--val-tokens", "3", text},
-        {"--out", out, "--name", "x", "--skip-bad-lines", text},
-        {"--out", text, "--name", "x", text},
-        {"--out", out, "--name", "x", "--field", "text", text},
-        {"--out", out, "--name", "x", folder / "some.jsonl"},
-        {"--out", out, "--name", "x", "--field", "text", folder / "deep.jsonl"},
-        {"hellaswag", "--out", folder / "h.bin"},
-        {"hellaswag", "--out", folder / "h.bin", text},
-        {"hellaswag", text},
-        {"hellaswag", "--out", folder / "h.bin", folder / "deep.jsonl"},
-        {"hellaswag", "--out", folder / "h.bin", folder / "empty"},
-        {"--make-tokenizer", folder / "t.bin"},
-        {"--make-tokenizer", folder / "t.bin", "--vocab", text, "--encoder", text},
-        {"--make-tokenizer", folder / "t.bin", "--vocab", text, "--encoder", folder / "missing"},
-    };
-    for (Words arguments : cases) {
-        std::string shown;
-        for (const std::string& argument : arguments) shown += argument + " ";
-        arguments.insert(arguments.begin(), program);
-        ProgramResult result = run_program(arguments);
-        EXPECT_EQ(result.status, 1) << shown;
-        EXPECT_EQ(count_lines(result.err), 1) << shown << result.err;
-        EXPECT_EQ(result.err.rfind("prepare_data: ", 0), 0u) << shown << result.err;
-        EXPECT_FALSE(exists(folder / "x_train.bin")) << shown;
-    }
+    expect_refusals(program,
+                    {{},
+                     {"--name", "x", text},
+                     {"--out", out, text},
+                     {"--out", out, "--name", "a/b", text},
+                     {"hellaswag", "--out", folder / "h.bin"},
+                     {"hellaswag", "--out", folder / "h.bin", text},
+                     {"hellaswag", text},
+                     {"hellaswag", "--out", folder / "h.bin", folder / "deep.jsonl"},
+                     {"hellaswag", "--out", folder / "h.bin", folder / "empty"},
+                     {"--make-tokenizer", folder / "t.bin"},
+                     {"--make-tokenizer", folder / "t.bin", "--vocab", text, "--encoder", text},
+                     {"--make-tokenizer", folder / "t.bin", "--vocab", text, "--encoder", folder / "missing"},
+                     {"--out", text, "--name", "x", text}});
+    for (const Words& options : std::vector<Words>{{},
+                                                   {"--val-tokens", "11", text},
+                                                   {"--shard-tokens", "0", text},
+                                                   {"--shard-tokens", "2147483648", text},
+                                                   {"--tokenizer", folder / "missing.bin", text},
+                                                   {"--tokenizer", text, text},
+                                                   {folder / "missing"},
+                                                   {text, folder / "missing"},
+                                                   {folder / "empty"},
+                                                   {folder / "none"},
+                                                   {"-", "-"},
+                                                   {"--files-from", folder / "empty"},
+                                                   {"--val-fraction", "0.1", text},  // draws nothing
+                                                   {"--val-fraction", "0.6", text},
+                                                   {"--val-fraction", "0.1", "--val-tokens", "3", text},
+                                                   {"--skip-bad-lines", text},
+                                                   {"--field", "text", text},
+                                                   {folder / "some.jsonl"},
+                                                   {"--field", "text", folder / "deep.jsonl"}})
+        expect_refusals(program, {with({"--out", out, "--name", "x"}, options)});
+    EXPECT_FALSE(exists(folder / "x_train.bin"));
 }

@@ -83,7 +83,20 @@ template <class... Parts>
 void expect_refusal(const ProgramResult& result, const Parts&... parts) {
     EXPECT_EQ(result.status, 1) << result.out;
     EXPECT_EQ(count_lines(result.err), 1) << result.err;
-    (EXPECT_TRUE(contains(result.err, parts)), ...);
+    for (const std::string& part : Words{parts...}) EXPECT_TRUE(contains(result.err, part));
+}
+
+// Each of these command lines is refused, and nothing is printed; the line begins with the program's name.
+inline void expect_refusals(const std::string& program, const std::vector<Words>& command_lines) {
+    for (const Words& options : command_lines) {
+        Words command = {program};
+        for (const std::string& option : options) command.push_back(option);
+        const ProgramResult result = run_program(command);
+        const std::string name = std::filesystem::path(program).filename().string();
+        const bool is_right = result.status == 1 && result.out.empty() && count_lines(result.err) == 1 &&
+                              result.err.starts_with(name + ": ");
+        EXPECT_TRUE(is_right) << testing::PrintToString(command) << "\n" << result.out << result.err;
+    }
 }
 
 // Whether the program is there and ends with status 0, as {"mpirun", "--version"} does.
@@ -100,8 +113,8 @@ inline Words words_of(const std::string& text) {
     std::istringstream words(text);
     return {std::istream_iterator<std::string>(words), {}};
 }
-// A command line of literals, which are words with blanks between them, and of strings, which are a word each:
-// args("-x 3 -o", folder, "-s 0").
+// A command line of literals, which are words with blanks between them, and of strings, which are a word
+// each: args("-x 3 -o", folder, "-s 0").
 template <size_t size>
 void add_words(Words& all, const char (&literal)[size]) {
     for (std::string& word : words_of(literal)) all.push_back(std::move(word));
