@@ -158,7 +158,6 @@ struct Run {
     int micro_steps;
     int skipped;  // step whose update is not accepted; -1: none
     OptimizerKind kind = OptimizerKind::adamw;
-    bool offload = false;
 };
 
 template <class Real>
@@ -176,11 +175,10 @@ template <class Real>
 struct Trainee {
     const Run& run;
     std::unique_ptr<GPT2<Real>> g;
-    Optimizer<Real> optimizer{
-        run.config,
-        g->memory,
-        {.master_weights = run.master_weights, .weight_decay = 0.1f, .offload = run.offload},
-        {.kind = run.kind}};
+    Optimizer<Real> optimizer{run.config,
+                              g->memory,
+                              {.master_weights = run.master_weights, .weight_decay = 0.1f},
+                              {.kind = run.kind}};
     std::vector<std::vector<float>> results;
 
     Trainee(LaunchPad* pad, const Run& r) : run(r), g(make_model<Real>(pad, r.config)) {
@@ -284,26 +282,6 @@ TYPED_TEST(TrainStep, StepsAreTheirParts) {
             }
         }
     }
-    EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
-}
-
-// In each memory mode, wherever the optimizer's state lies.
-TYPED_TEST(TrainStep, OffloadingTheOptimizerIsBitIdentical) {
-    const int messages = validation_message_count();
-    std::vector<LaunchPad*> places = {nullptr};
-    for (const auto& pad : test_pads()) places.push_back(pad.get());
-    std::vector<Run> runs = {{config, true, 2, -1}, {config, false, 1, 1}};
-    for (const OptimizerInfo& optimizer : all_optimizers())
-        runs.push_back({config, true, 1, -1, optimizer.kind});
-    for (LaunchPad* pad : places)
-        for (Run run : runs) {
-            SCOPED_TRACE(std::string(pad ? memory_mode_name(pad->memory_mode()) : "CPU") + ", " +
-                         optimizer_info(run.kind).name);
-            const auto expected = run_steps<TypeParam>(pad, run);
-            EXPECT_NE(expected[0], expected[3]) << "nothing was learned";
-            run.offload = true;
-            EXPECT_TRUE(run_steps<TypeParam>(pad, run) == expected);
-        }
     EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
 }
 
