@@ -365,9 +365,7 @@ TEST_F(ChatRun, AdviceIsForTheText) {
 TEST_F(ChatRun, ChangedDataIsNoted) {
     expect_ok(train("2", {}));
     remove_file(chat);
-    const ProgramResult resumed = train("3", {"-y", "1"});
-    EXPECT_EQ(resumed.status, 0) << resumed.err;
-    EXPECT_TRUE(contains(resumed.out, "chat.jsonl cannot be read any more: cannot open"));
+    expect_ok(train("3", {"-y", "1"}), "chat.jsonl cannot be read any more: cannot open");
     const auto resume = [&] { return run_program({bin("train_gpt2"), "-o", run, "-y", "1", "-x", "4"}); };
     remove_file(run + "/tokens/text_train.bin");
     expect_refusal(resume(), "no token shard matches '" + run + "/tokens/text_train*.bin'");

@@ -207,10 +207,8 @@ TEST(corpus, program_checks_stories) {
     std::string text = read_whole_file(folder / "c.txt");
     write_whole_file(folder / "sample.txt",
                      {"<|endoftext|>", text, "One day, nobody was there.\n\n", "One sun"});
-    ProgramResult checked = run_program({make_corpus, "--check", folder / "sample.txt"});
-    EXPECT_EQ(checked.status, 0) << checked.err;
-    EXPECT_TRUE(contains(checked.out, "3 of 4 stories"));
-    EXPECT_TRUE(contains(checked.out, "story 4 is not a story of the grammar: byte 4"));
+    expect_ok(run_program({make_corpus, "--check", folder / "sample.txt"}), "3 of 4 stories",
+              "story 4 is not a story of the grammar: byte 4");
 }
 
 // It reads a file piece by piece, however large it is.

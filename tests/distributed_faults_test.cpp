@@ -65,10 +65,8 @@ TEST_F(Distributed, KillsAtRandomMomentsLoseNothing) {
 TEST_F(Distributed, CheckpointWithAMissingPartIsNotUsed) {
     train(2, {"-x", "8", "-n", "4"}, "out");
     ASSERT_TRUE(remove(optimizer_part_path(folder("out"), 8, 1).c_str()) == 0);
-    const ProgramResult result = start(2, {"-x", "8", "-n", "4", "-y", "1"}, "out");
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_TRUE(contains(result.out, "the checkpoint of step 8 is broken: cannot open"));
-    EXPECT_TRUE(contains(result.out, "at step 4"));
+    expect_ok(start(2, {"-x", "8", "-n", "4", "-y", "1"}, "out"),
+              "the checkpoint of step 8 is broken: cannot open", "at step 4");
 }
 
 // The parts of all processes fail together; the run ends with one line.

@@ -156,9 +156,7 @@ TEST_F(Distributed, ThePlanCountsAllProcesses) {
     const size_t at = six.err.find("out of memory: ");
     EXPECT_NE(six.err.find(" in each of 6 processes", at), std::string::npos) << six.err;
     EXPECT_EQ(six.err.find("out of memory: ", at + 1), std::string::npos) << six.err;
-    const ProgramResult chosen = plan(6, {"-b", "auto", "-d", std::to_string(17 * 6 * 1024)});
-    EXPECT_EQ(chosen.status, 0) << chosen.err;
-    EXPECT_TRUE(contains(chosen.out, "note: -b auto is -b "));
+    expect_ok(plan(6, {"-b", "auto", "-d", std::to_string(17 * 6 * 1024)}), "note: -b auto is -b ");
 }
 
 TEST_F(Distributed, RefusesTooManyTokens) {
@@ -167,9 +165,7 @@ TEST_F(Distributed, RefusesTooManyTokens) {
 }
 
 TEST_F(Distributed, DryRunTimesTheStepsOfEachProcess) {
-    const ProgramResult result = start(3, {"--dry-run"}, "dry");
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_TRUE(contains(result.out, "s per step"));
+    expect_ok(start(3, {"--dry-run"}, "dry"), "s per step");
 }
 
 TEST_F(Distributed, OnlyRankZeroPrints) {
@@ -240,11 +236,8 @@ TEST_F(Distributed, DamagedCheckpointIsNotResumed) {
             std::string bytes = read_whole_file(folder("out") + "/" + name);
             bytes[bytes.size() / 2] ^= 1;
             write_whole_file(folder("out") + "/" + name, {bytes});
-            const ProgramResult result = start(processes, with(options, {"-y", "1"}), "out");
-            EXPECT_EQ(result.status, 0) << result.err;
-            EXPECT_TRUE(contains(result.out, "the checkpoint of step 8 is broken: "));
-            EXPECT_TRUE(contains(result.out, name + " is damaged"));
-            EXPECT_TRUE(contains(result.out, "at step 4"));
+            expect_ok(start(processes, with(options, {"-y", "1"}), "out"),
+                      "the checkpoint of step 8 is broken: ", name + " is damaged", "at step 4");
             if (processes == 3) {
                 EXPECT_TRUE(model_after("whole", 8) == model_after("out", 8));
                 EXPECT_TRUE(moments_after("whole", 8) == moments_after("out", 8));

@@ -323,20 +323,14 @@ TEST_F(download, reproduce_124M_downloads_trains_and_resumes) {
                  "-e custom:layers=1,heads=1,channels=8,max_seq_len=32 -b 2 -t 16 -d 64 -g 4 -m 1 -x",
                  std::string(steps), "--device cpu -o", folder / "run"));
     };
-    const ProgramResult first = reproduce("2");
-    EXPECT_EQ(first.status, 0) << first.out << first.err;
-    EXPECT_TRUE(contains(first.out, "step    2/2"));
-    EXPECT_TRUE(contains(first.out, "HellaSwag: "));
+    expect_ok(reproduce("2"), "step    2/2", "HellaSwag: ");
     server.files.clear();
     const ProgramResult second = reproduce("3");
     EXPECT_EQ(second.status, 0) << second.out << second.err;
     EXPECT_FALSE(contains(second.out, "step    2/3"));
     EXPECT_TRUE(contains(second.out, "step    3/3"));
     if (!built_with_mpi() || run_program({"env", "mpirun", "--version"}).status != 0) return;
-    const ProgramResult several = reproduce("4", 2);
-    EXPECT_EQ(several.status, 0) << several.out << several.err;
-    EXPECT_TRUE(contains(several.out, "processes: 2"));
-    EXPECT_TRUE(contains(several.out, "4/4"));
+    expect_ok(reproduce("4", 2), "processes: 2", "4/4");
 }
 
 TEST(reproduce_124M, wrong_use_gives_one_line) {

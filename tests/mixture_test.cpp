@@ -324,9 +324,7 @@ TEST_F(MixedRun, TextsAreMixed) {
                                 options));
     };
     const Words texts = {"--text", "novels.txt:0.8", "--text", "wiki.txt:0.2"};
-    const ProgramResult plan = train(with(texts, {"--dry-run"}));
-    ASSERT_EQ(plan.status, 0) << plan.err;
-    EXPECT_TRUE(contains(plan.out, "source novels.txt: 80% of the tokens of a step; its "));
+    expect_ok(train(with(texts, {"--dry-run"})), "source novels.txt: 80% of the tokens of a step; its ");
     const ProgramResult first = train(with(texts, {"--tokenizer", "bpe:300"}));
     ASSERT_EQ(first.status, 0) << first.err;
     EXPECT_EQ(validations(first.out).size(), 3u) << first.out;

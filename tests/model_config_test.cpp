@@ -93,7 +93,7 @@ TEST(ModelConfig, BadDescriptorsAreExplained) {
                          "custom:layers=99999999999,heads=4,channels=128,max_seq_len=256"};
     for (const char* text : bad) {
         std::string message = error_of(text);
-        EXPECT_TRUE(contains(message, "gpt3:cN")) << "'" << text << "': ";
+        EXPECT_TRUE(contains(message, "gpt3:cN")) << text;
         EXPECT_EQ(message.find('\n'), std::string::npos);
     }
     EXPECT_TRUE(

@@ -74,8 +74,11 @@ inline ProgramResult run_program(Words argv, SendSignal signal = {}, FILE* input
     return result;
 }
 
-inline void expect_ok(const ProgramResult& result) {
+// Success, and a standard output that contains the parts.
+template <class... Parts>
+void expect_ok(const ProgramResult& result, const Parts&... parts) {
     ASSERT_EQ(result.status, 0) << result.out << result.err;
+    for (const std::string& part : Words{parts...}) EXPECT_TRUE(contains(result.out, part));
 }
 
 // One line, which contains the parts.

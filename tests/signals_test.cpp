@@ -304,9 +304,7 @@ TEST_F(Signals, Sigusr1IsExpectedFromTheStart) {
 TEST_F(Signals, Sigusr1WithoutAFolderIsNoted) {
     Words options = command(data, run);
     options.resize(options.size() - 2);
-    const ProgramResult result = run_program(options, {SIGUSR1, "step   20/", 0});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_TRUE(contains(result.out, "SIGUSR1 saves nothing"));
+    expect_ok(run_program(options, {SIGUSR1, "step   20/", 0}), "SIGUSR1 saves nothing");
 }
 
 // Each kind of work would take minutes, and prints the text at its end.

@@ -167,9 +167,7 @@ TEST_F(TextRun, AModelNeedsNoOptimizerState) {
 
 // The model has the positions of -t, also more than those of the chosen one.
 TEST_F(TextRun, LongSequencesAreTaken) {
-    const ProgramResult run = run_program(command({"--text", "my.txt", "-t", "512", "--dry-run=memory"}));
-    EXPECT_EQ(run.status, 0) << run.err;
-    EXPECT_TRUE(contains(run.out, " x 512 = "));
+    expect_ok(run_program(command({"--text", "my.txt", "-t", "512", "--dry-run=memory"})), " x 512 = ");
 }
 
 // Documents end as in the run, with its own tokenizer.
@@ -371,10 +369,8 @@ TEST_F(TextRun, AStoppedRunIsPlottedAndSaysHowToGoOn) {
         << stopped.out;
     const std::string before = read_whole_file(folder / "runs/my-text/loss.svg");
     std::filesystem::remove(folder / "my.txt");  // its tokens are there
-    const ProgramResult resumed =
-        run_program(command({"-o", "runs/my-text", "-y", "1", "--patience", "1", "-l", "0"}));
-    EXPECT_EQ(resumed.status, 0) << resumed.err;
-    EXPECT_TRUE(contains(resumed.out, "plot: runs/my-text/loss.svg\n"));
+    expect_ok(run_program(command({"-o", "runs/my-text", "-y", "1", "--patience", "1", "-l", "0"})),
+              "plot: runs/my-text/loss.svg\n");
     EXPECT_NE(read_whole_file(folder / "runs/my-text/loss.svg"), before);
 }
 
@@ -418,11 +414,8 @@ TEST_F(TextRun, StoriesShowTheirEntropy) {
 TEST_F(TextRun, FinetunesATrainedModel) {
     train("my.txt");
     write_text("other.txt", 1200);
-    const ProgramResult tuned =
-        run_program(command({"--text", "other.txt", "-e", "runs/my-text", "-x", "2"}));
-    EXPECT_EQ(tuned.status, 0) << tuned.err;
-    EXPECT_TRUE(contains(tuned.out, "--optimizer adamw --batch-size 4 --sequence-length 32 "));
-    EXPECT_TRUE(contains(tuned.out, "--learning-rate 3e-05"));
+    expect_ok(run_program(command({"--text", "other.txt", "-e", "runs/my-text", "-x", "2"})),
+              "--optimizer adamw --batch-size 4 --sequence-length 32 ", "--learning-rate 3e-05");
     const ProgramResult by_muon =
         run_program(command({"--text", "other.txt", "-e", "runs/my-text", "-x", "2", "--optimizer", "muon"}));
     EXPECT_TRUE(contains(by_muon.out, "--learning-rate 0.0004")) << by_muon.err;
@@ -430,15 +423,11 @@ TEST_F(TextRun, FinetunesATrainedModel) {
 
 // The batch that fits in memory is not larger than the validation data.
 TEST_F(TextRun, AutoTakesABatchThatTheDataHolds) {
-    const ProgramResult run = run_program(
-        command({"--text", "my.txt", "-e", shape, "-b", "auto", "-d", "65536", "-x", "1", "-s", "0"}));
-    EXPECT_EQ(run.status, 0) << run.err;
-    EXPECT_TRUE(contains(run.out, "note: -b auto is -b 64 -r "));  // 4200 / 32 or less, divides 2048
-    const ProgramResult fewer =
-        run_program(command({"--text", "my.txt", "-e", shape, "-b", "auto", "-x", "1", "-s", "0"}));
-    EXPECT_EQ(fewer.status, 0) << fewer.err;
-    EXPECT_TRUE(contains(fewer.out, "note: -b auto is -b 32 -r "));
-    EXPECT_TRUE(contains(fewer.out, "; -d stays 1024"));
+    expect_ok(run_program(command(
+                  {"--text", "my.txt", "-e", shape, "-b", "auto", "-d", "65536", "-x", "1", "-s", "0"})),
+              "note: -b auto is -b 64 -r ");  // 4200 / 32 or less, divides 2048
+    expect_ok(run_program(command({"--text", "my.txt", "-e", shape, "-b", "auto", "-x", "1", "-s", "0"})),
+              "note: -b auto is -b 32 -r ", "; -d stays 1024");
 }
 
 // Its sequences and batches are longer than the validation tokens of a short text.
@@ -451,10 +440,8 @@ TEST_F(TextRun, FinetunesAModelOfLongSequences) {
     expect_ok(
         run_program(command(words_of("--text my.txt -e custom:layers=1,heads=2,channels=16,max_seq_len=1024 "
                                      "-x 1 -b 1 -t 1024 -s 0 --tokenizer letters.bin -o long"))));
-    const ProgramResult tuned =
-        run_program(command({"--text", "my.txt", "-e", "long", "-x", "1", "-s", "0"}));
-    EXPECT_EQ(tuned.status, 0) << tuned.err;
-    EXPECT_TRUE(contains(tuned.out, " --batch-size 4 --sequence-length 1024 "));
+    expect_ok(run_program(command({"--text", "my.txt", "-e", "long", "-x", "1", "-s", "0"})),
+              " --batch-size 4 --sequence-length 1024 ");
 }
 
 // What is chosen for a text of so many tokens, on a device of 10 ms a step.

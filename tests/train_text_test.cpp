@@ -104,10 +104,9 @@ TEST(train_gpt2, finds_the_downloaded_hellaswag) {
     Data data;
     std::filesystem::create_directories(data / "data/starter");
     write_hellaswag(data / "data/starter/hellaswag_val.bin", {{0, {1, 2}, {{{3}, {4}, {5}, {6}}}}});
-    const ProgramResult run = run_program(args("env -C", data.path, program, "-i", data.train, "-j", data.val,
-                                               "-e", tiny, "-b 3 -t 17 -x 1 -s 0 --device cpu -h 1"));
-    EXPECT_EQ(run.status, 0) << run.err;
-    EXPECT_TRUE(contains(run.out, "HellaSwag: "));
+    expect_ok(run_program(args("env -C", data.path, program, "-i", data.train, "-j", data.val, "-e", tiny,
+                               "-b 3 -t 17 -x 1 -s 0 --device cpu -h 1")),
+              "HellaSwag: ");
 }
 
 TEST(train_gpt2, samples_follow_the_options) {

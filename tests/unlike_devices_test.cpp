@@ -109,9 +109,7 @@ TEST_F(UnlikeDevices, AKilledRunResumesBitIdentically) {
         start_each(own, options, "killed",
                    {"env", "OUTPUT=" + folder("killed"), "PROGRAM=" + program, "bash", "-c", script, "job"});
     EXPECT_NE(killed.status, 0);
-    const ProgramResult resumed = start_each(own, with(options, {"-y", "1"}), "killed");
-    EXPECT_EQ(resumed.status, 0) << resumed.err;
-    EXPECT_TRUE(contains(resumed.out, " at step "));
+    expect_ok(start_each(own, with(options, {"-y", "1"}), "killed"), " at step ");
     EXPECT_TRUE(model_after("straight", 1000) == model_after("killed", 1000));
     EXPECT_TRUE(moments_after("straight", 1000) == moments_after("killed", 1000));
 }
@@ -271,9 +269,7 @@ struct Devices : UnlikeDevices {
 };
 
 TEST_F(Devices, StartsThem) {
-    const ProgramResult two = run("cpu,cpu", {"--share", "1"});
-    EXPECT_EQ(two.status, 0) << two.err;
-    EXPECT_TRUE(contains(two.out, "processes: 2"));
+    expect_ok(run("cpu,cpu", {"--share", "1"}), "processes: 2");
     const ProgramResult one = run("cpu", {});
     EXPECT_EQ(one.status, 0) << one.err;
     EXPECT_FALSE(contains(one.out, "processes"));

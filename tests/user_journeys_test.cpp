@@ -82,10 +82,9 @@ TEST_F(Journey, AModelTakesItsVocabularyFromTheData) {
             run_program({bin("generate"), "-e", folder / name, "--device", "cpu", "-n", "5", "once"});
         EXPECT_EQ(text.status, 0) << text.err;
         EXPECT_TRUE(text.out.starts_with("once")) << text.out;
-        const ProgramResult score = run_program(
-            {bin("eval"), "-e", folder / name, "--device", "cpu", "-i", data(name + "_val.bin"), "-m", "2"});
-        EXPECT_EQ(score.status, 0) << score.err;
-        EXPECT_TRUE(contains(score.out, " bits per byte"));
+        expect_ok(run_program({bin("eval"), "-e", folder / name, "--device", "cpu", "-i",
+                               data(name + "_val.bin"), "-m", "2"}),
+                  " bits per byte");
     }
 }
 
@@ -417,10 +416,8 @@ TEST_F(Journey, AnExtraCheckpointSurvivesItsResume) {
         expect_ok(train("my", first));
         EXPECT_EQ(list_checkpoints(run), (std::vector<int>{12, 7}));
         delete_checkpoint(run, 12);
-        const ProgramResult resumed =
-            train("my", with({"-o", run, "-y", "1", "-j", text, "-v", "7"}, options));
-        EXPECT_EQ(resumed.status, 0) << resumed.err;
-        EXPECT_TRUE(contains(resumed.out, "the best step so far, 7, is forgotten"));
+        expect_ok(train("my", with({"-o", run, "-y", "1", "-j", text, "-v", "7"}, options)),
+                  "the best step so far, 7, is forgotten");
         return list_checkpoints(run);
     };
     EXPECT_EQ(resume_at_7({"-x", "8", "-l", "0.9", "-k", "constant"}), (std::vector<int>{8, 7}));
@@ -482,9 +479,7 @@ TEST_F(Journey, ARunInTheFolderOfItsModelKeepsTheTokenizer) {
     const Words options = {"-i", folder / "plain_train.bin", "-j", "", "-o", folder / "run", "-n", "4"};
     std::filesystem::copy_file(data("bpe_train.bin"), folder / "plain_train.bin");  // names no tokenizer
     expect_ok(train("bpe", with(options, {"--tokenizer", folder / "small.bin"})));
-    const ProgramResult second = train("bpe", with(options, {"-e", folder / "run"}));
-    ASSERT_EQ(second.status, 0) << second.err;
-    EXPECT_TRUE(contains(second.out, "earlier_1"));
+    expect_ok(train("bpe", with(options, {"-e", folder / "run"})), "earlier_1");
     EXPECT_TRUE(read_whole_file(folder / "run/tokenizer.bin") == read_whole_file(folder / "small.bin"));
 }
 
