@@ -12,16 +12,7 @@ import random
 import sys
 
 import transformers
-from tokenizers import (
-    AddedToken,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 SAMPLE = [
     "the cat sat on the mat, and the hat of the cat was 1234 years old\n",
@@ -29,64 +20,15 @@ SAMPLE = [
     "\u00e9t\u00e9 \u6f22\u5b57 \U0001f600 foo  bar\t\tbaz word words <|user|> </s>",
     "aaaa abab abcabc xyz" * 3,
 ]
-ADDED = [
-    "<|user|>",
-    "<|user|>x",
-    "<|us",
-    "foo",
-    "foobar",
-    "\u00e9t",
-    "a b",
-    "\n\n",
-    " cat",
-    "word",
-    "[PAD]",
-    "x ",
-    "\u6f22",
-    "12",
-    "_",
-    "the",
-]
-FRAGMENTS = (
-    ADDED
-    + SAMPLE
-    + [
-        " ",
-        "  ",
-        "\n",
-        "\u3000",
-        "\u00a0",
-        "\u2003",
-        "'s",
-        "7",
-        "Z",
-        "-",
-        "\u0301",
-        "\u180e",
-        "<|endoftext|>",
-        "</s>",
-        "<s>",
-        "\u200d",
-        "\u24b6",
-        "\x85",
-        "\t",
-        "<|",
-        "|>",
-    ]
+ADDED = "<|user|>,<|user|>x,<|us,foo,foobar,\u00e9t,a b,\n\n, cat,word,[PAD],x ,\u6f22,12,_,the".split(",")
+OTHERS = (
+    " ,  ,\n,\u3000,\u00a0,\u2003,'s,7,Z,-,\u0301,\u180e,<|endoftext|>,</s>,<s>,\u200d,\u24b6,\x85,\t,<|,|>"
 )
-REFUSED = [
-    "Lowercase",
-    "Digits",
-    "use_regex",
-    "TemplateProcessing",
-    "dropout",
-    "ignore_merges",
-    "Metaspace",
-    "Whitespace",
-    "NFKC",
-    "WordLevel",
-    "BertTokenizer",
-]
+FRAGMENTS = ADDED + SAMPLE + OTHERS.split(",")
+REFUSED = (
+    "Lowercase Digits use_regex TemplateProcessing dropout ignore_merges Metaspace Whitespace NFKC WordLevel "
+    "BertTokenizer"
+).split()
 
 
 def random_flags(rng, content):
