@@ -45,9 +45,8 @@ struct ChatRun : testing::Test {
         return run_program(words);
     }
     ProgramResult answer(const Words& options) const {
-        Words words = {bin("generate"), "-e", run, "--device", "cpu", "--temperature", "0"};
-        words.insert(words.end(), options.begin(), options.end());
-        return run_program(words);
+        return run_program(
+            with({bin("generate"), "-e", run, "--device", "cpu", "--temperature", "0"}, options));
     }
     static double loss_of(const std::string& text) {
         double loss = NAN;
@@ -295,9 +294,8 @@ TEST_F(ChatRun, FaultsAreNamed) {
         std::string all;
         for (int i = 0; i < 30; i++) all += line(i) + "\n";
         write_whole_file(chat, {all + text});
-        Words words = {bin("prepare_data"), "--out", folder.path, "--name", "x", chat};
-        words.insert(words.end(), options.begin(), options.end());
-        return run_program(words).err;
+        return run_program(with({bin("prepare_data"), "--out", folder.path, "--name", "x", chat}, options))
+            .err;
     };
     write_whole_file(bad, {"{user}{assistant}"});
     EXPECT_TRUE(
@@ -352,9 +350,7 @@ TEST_F(ChatRun, AdviceIsForTheText) {
     const ProgramResult trained = train("1", {});
     EXPECT_FALSE(contains(trained.out, said));
     const auto error = [&](const Words& options) {
-        Words words = {bin("eval"), "-e", run, "--device", "cpu", "--text", chat};
-        words.insert(words.end(), options.begin(), options.end());
-        return run_program(words).err;
+        return run_program(with({bin("eval"), "-e", run, "--device", "cpu", "--text", chat}, options)).err;
     };
     const std::string none = "no token that was read is a target: the answers begin later";
     EXPECT_TRUE(contains(error({"-t", "1"}), none + "; -t takes longer sequences\n"));
@@ -396,10 +392,9 @@ struct ChatShards : ChatRun {
         expect_ok(prepare({}));
     }
     ProgramResult prepare(const Words& options) const {
-        Words words = {bin("prepare_data"), "--out", folder.path, "--name", "q", "-t", "96",
-                       "--val-fraction",    "0.1",   chat};
-        words.insert(words.end(), options.begin(), options.end());
-        return run_program(words);
+        return run_program(with({bin("prepare_data"), "--out", folder.path, "--name", "q", "-t", "96",
+                                 "--val-fraction", "0.1", chat},
+                                options));
     }
     ProgramResult train_on_shards(const std::string& T) const {
         return run_program({bin("train_gpt2"), "-i", folder / "q_train.bin", "-j", folder / "q_val.bin", "-o",
@@ -407,9 +402,7 @@ struct ChatShards : ChatRun {
                             "custom:layers=1,heads=2,channels=32"});
     }
     ProgramResult evaluate(const Words& options) const {
-        Words words = {bin("eval"), "-e", run, "--device", "cpu"};
-        words.insert(words.end(), options.begin(), options.end());
-        return run_program(words);
+        return run_program(with({bin("eval"), "-e", run, "--device", "cpu"}, options));
     }
 };
 

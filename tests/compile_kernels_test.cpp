@@ -21,8 +21,7 @@ static const char* const WITHOUT =
     "no vendor drivers (dev/setup.sh vendor-compilers), or LLMC_TEST_DEVICE=none";
 
 static ProgramResult compile_for(const std::string& device, Words options) {
-    options.insert(options.begin(), {with_device, device, program, "--default-only"});
-    return run_program(options);
+    return run_program(with({with_device, device, program, "--default-only"}, options));
 }
 
 static CompiledKernel named(std::map<std::string, double> statistics) {

@@ -113,10 +113,10 @@ struct download : testing::Test {
         server.files[train] = shard(50000);
     }
     ProgramResult run(Words arguments) {
-        arguments.insert(arguments.begin(), {"env", "no_proxy=*", "RETRY_SECONDS=0",
-                                             "BASE_URL=http://127.0.0.1:" + std::to_string(server.port) + "/",
-                                             SOURCE_DIR "/data/download.sh"});
-        return run_program(arguments);
+        return run_program(with({"env", "no_proxy=*", "RETRY_SECONDS=0",
+                                 "BASE_URL=http://127.0.0.1:" + std::to_string(server.port) + "/",
+                                 SOURCE_DIR "/data/download.sh"},
+                                arguments));
     }
     ProgramResult fineweb() { return run({"fineweb", "1", folder.path}); }
     void expect_complete(const ProgramResult& result) {

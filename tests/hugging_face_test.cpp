@@ -350,7 +350,8 @@ TEST(Safetensors, DamagedFilesAreRefused) {
     const json wrong = json::parse(R"([["dtype", "F33"], ["dtype", "F16"], ["dtype", 3], ["shape", [4, 5]],
         ["shape", [-10, -4]], ["shape", "10"], ["shape", [9223372036854775808, 8]],
         ["shape", [1099511627776, 1099511627776]], ["data_offsets", [0]], ["data_offsets", [160, 0]],
-        ["data_offsets", [4, 164]], ["data_offsets", [0, 9223372036854775808]], ["data_offsets", [0.5, 1.5]]])");
+        ["data_offsets", [4, 164]], ["data_offsets", [0, 9223372036854775808]],
+        ["data_offsets", [0.5, 1.5]]])");
     for (const json& item : wrong) {
         Parts parts = whole;
         parts.header["wte.weight"][std::string(item[0])] = item[1];

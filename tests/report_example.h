@@ -9,7 +9,8 @@
 inline nlohmann::json nasty_report() {
     nlohmann::json report = nlohmann::json::parse(R"--({"date": "2026-01-02 03:04 UTC", "programs": [
         {"program": "sweep", "what": "<i>what it's for", "command": "'<i>command' control\u0001",
-         "device": {"gpu": {"name": "<b>&\"x", "driver": "a driver\u0001", "memory_bytes": 1e10}, "cpu": "<i>cpu"},
+         "device": {"gpu": {"name": "<b>&\"x", "driver": "a driver\u0001", "memory_bytes": 1e10},
+                    "cpu": "<i>cpu"},
          "seconds": 1.5,
          "tables": [{"name": "gemms", "title": "The <i>table's \"title\"", "note": "a <i>note & more",
                      "columns": [{"name": "size", "key": true}, {"name": "device", "key": true},
@@ -21,7 +22,8 @@ inline nlohmann::json nasty_report() {
          "tables": [{"name": "few", "title": "A few", "rows": [[1, 1], [2, 4], [3, 9]],
                      "columns": [{"name": "<i>column", "key": true}, {"name": "y", "unit": "<i>&'"}]}],
          "plots": [{"table": "few", "title": "Few", "x": "<i>column", "y": "y"}]},
-        {"program": "failed", "command": "failed", "error": "<i>error", "device": null, "tables": [], "plots": []}
+        {"program": "failed", "command": "failed", "error": "<i>error", "device": null,
+         "tables": [], "plots": []}
     ]})--");
     nlohmann::json& programs = report["programs"];
     nlohmann::json& rows = programs[0]["tables"][0]["rows"];
