@@ -58,60 +58,63 @@ struct MatmulCase {
     }
 };
 
-// Host arrays of a case: inputs, and outputs that start as NaN.
+// A case's arrays on a device, or on the host (null); outputs start as NaN.
 template <class Real>
-struct HostArrays {
+struct MatmulArrays {
     const MatmulCase<Real>& c;
-    std::vector<Real> inp, weight, bias, dout, out, dinp, dweight, dbias;
-    explicit HostArrays(const MatmulCase<Real>& the_case)
+    DeviceArray<Real> inp, weight, bias, dout, out, dinp, dweight, dbias;
+    MatmulArrays(LaunchPad* pad, const MatmulCase<Real>& the_case)
         : c(the_case),
-          inp(from_floats<Real>(c.inp)),
-          weight(from_floats<Real>(c.weight)),
-          bias(from_floats<Real>(c.bias)),
-          dout(from_floats<Real>(c.dout)),
-          out(from_floats<Real>(nans(c.out.size()))),
-          dinp(from_floats<Real>(nans(c.dinp.size()))),
-          dweight(from_floats<Real>(nans(c.dweight.size()))),
-          dbias(from_floats<Real>(c.dbias_before)) {}
-
-    void forward(bool with_bias) {
-        matmul_forward_cpu<Real>({.out = out.data(),
-                                  .inp = inp.data(),
-                                  .weight = weight.data(),
-                                  .bias = with_bias ? bias.data() : nullptr,
-                                  .num_rows = c.num_rows,
-                                  .C = c.C,
-                                  .OC = c.OC});
+          inp(pad, c.inp),
+          weight(pad, c.weight),
+          bias(pad, c.bias),
+          dout(pad, c.dout),
+          out(pad, c.out.size()),
+          dinp(pad, c.dinp.size()),
+          dweight(pad, c.dweight.size()),
+          dbias(pad, c.dbias_before) {}
+    MatmulForward<Real> forward(bool with_bias = true) const {
+        return {.out = out,
+                .inp = inp,
+                .weight = weight,
+                .bias = with_bias ? bias.data : nullptr,
+                .num_rows = c.num_rows,
+                .C = c.C,
+                .OC = c.OC};
     }
-    void compute_dinp() {
-        matmul_dinp_cpu<Real>({.dinp = dinp.data(),
-                               .dout = dout.data(),
-                               .weight = weight.data(),
-                               .num_rows = c.num_rows,
-                               .C = c.C,
-                               .OC = c.OC});
+    MatmulBackwardInput<Real> backward_input() const {
+        return {.dinp = dinp, .dout = dout, .weight = weight, .num_rows = c.num_rows, .C = c.C, .OC = c.OC};
     }
-    void compute_dweight(bool accumulate) {
-        matmul_dweight_cpu<Real>({.dweight = dweight.data(),
-                                  .dout = dout.data(),
-                                  .inp = inp.data(),
-                                  .num_rows = c.num_rows,
-                                  .C = c.C,
-                                  .OC = c.OC,
-                                  .accumulate = accumulate});
+    MatmulBackwardParameters<Real> backward_parameters(bool accumulate) const {
+        return {.dweight = dweight,
+                .dout = dout,
+                .inp = inp,
+                .num_rows = c.num_rows,
+                .C = c.C,
+                .OC = c.OC,
+                .accumulate = accumulate};
     }
     // All of the backward pass, as training calls it.
-    void backward() {
-        matmul_backward<Real>(nullptr, {.dinp = dinp.data(),
-                                        .dweight = dweight.data(),
-                                        .dbias = dbias.data(),
-                                        .dout = dout.data(),
-                                        .inp = inp.data(),
-                                        .weight = weight.data(),
-                                        .num_rows = c.num_rows,
-                                        .C = c.C,
-                                        .OC = c.OC,
-                                        .accumulate = false});
+    void backward() const {
+        matmul_backward<Real>(dinp.pad, {.dinp = dinp,
+                                         .dweight = dweight,
+                                         .dbias = dbias,
+                                         .dout = dout,
+                                         .inp = inp,
+                                         .weight = weight,
+                                         .num_rows = c.num_rows,
+                                         .C = c.C,
+                                         .OC = c.OC,
+                                         .accumulate = false});
+    }
+    void expect_out(double fp32 = 1e-5) const {
+        expect_close("out", out.values(), c.out, tolerance<Real>(fp32));
+    }
+    void expect_dinp(double fp32 = 1e-5) const {
+        expect_close("dinp", dinp.values(), c.dinp, tolerance<Real>(fp32));
+    }
+    void expect_dweight(double fp32 = 1e-5) const {
+        expect_close("dweight", dweight.values(), c.dweight, tolerance<Real>(fp32));
     }
 };
 

@@ -11,12 +11,21 @@ TYPED_TEST_SUITE(Matmul, RealTypes);
 template <class Real>
 static void check_forward(const MatmulCase<Real>& c) {
     for_each_simd_level([&] {
-        HostArrays<Real> host(c);
-        host.forward(true);
-        expect_close("out", to_floats(host.out), c.out, tolerance<Real>(1e-6));
-        host.forward(false);
-        expect_close("out without bias", to_floats(host.out), c.out_without_bias(), tolerance<Real>(1e-6));
+        const MatmulArrays<Real> host(nullptr, c);
+        matmul_forward_cpu<Real>(host.forward(true));
+        host.expect_out(1e-6);
+        matmul_forward_cpu<Real>(host.forward(false));
+        expect_close("out without bias", host.out.values(), c.out_without_bias(), tolerance<Real>(1e-6));
     });
+}
+
+template <class Real>
+static void expect_accumulated(const MatmulArrays<Real>& host) {
+    DeviceArray<Real> added(nullptr, host.c.dweight_before);
+    MatmulBackwardParameters<Real> p = host.backward_parameters(true);
+    p.dweight = added;
+    matmul_dweight_cpu<Real>(p);
+    expect_close("dweight, accumulated", added.values(), host.c.dweight_added, tolerance<Real>(1e-6));
 }
 
 TYPED_TEST(Matmul, ForwardCpuMatchesDouble) { for_each_shape<TypeParam>(check_forward<TypeParam>); }
@@ -25,15 +34,12 @@ TYPED_TEST(Matmul, BackwardCpuMatchesDouble) {
     using Real = TypeParam;
     for_each_shape<Real>([](const MatmulCase<Real>& c) {
         for_each_simd_level([&] {
-            HostArrays<Real> host(c);
+            const MatmulArrays<Real> host(nullptr, c);
             host.backward();
-            expect_close("dinp", to_floats(host.dinp), c.dinp, tolerance<Real>(1e-6));
-            expect_close("dweight", to_floats(host.dweight), c.dweight, tolerance<Real>(1e-6));
-            expect_close("dbias", to_floats(host.dbias), c.dbias, tolerance<Real>(1e-6));
-            host.dweight = from_floats<Real>(c.dweight_before);
-            host.compute_dweight(true);
-            expect_close("dweight, accumulated", to_floats(host.dweight), c.dweight_added,
-                         tolerance<Real>(1e-6));
+            host.expect_dinp(1e-6);
+            host.expect_dweight(1e-6);
+            expect_close("dbias", host.dbias.values(), c.dbias, tolerance<Real>(1e-6));
+            expect_accumulated(host);
         });
     });
 }
@@ -51,16 +57,14 @@ template <class Real>
 static void check_large() {
     const MatmulCase<Real> c({270, 1777, 390});
     for_each_simd_level([&] {
-        HostArrays<Real> host(c);
-        host.forward(true);
-        host.compute_dinp();
-        host.compute_dweight(false);
-        expect_close("out", to_floats(host.out), c.out, tolerance<Real>(1e-6));
-        expect_close("dinp", to_floats(host.dinp), c.dinp, tolerance<Real>(1e-6));
-        expect_close("dweight", to_floats(host.dweight), c.dweight, tolerance<Real>(1e-6));
-        host.dweight = from_floats<Real>(c.dweight_before);
-        host.compute_dweight(true);
-        expect_close("dweight, accumulated", to_floats(host.dweight), c.dweight_added, tolerance<Real>(1e-6));
+        const MatmulArrays<Real> host(nullptr, c);
+        matmul_forward_cpu<Real>(host.forward(true));
+        matmul_dinp_cpu<Real>(host.backward_input());
+        matmul_dweight_cpu<Real>(host.backward_parameters(false));
+        host.expect_out(1e-6);
+        host.expect_dinp(1e-6);
+        host.expect_dweight(1e-6);
+        expect_accumulated(host);
     });
 }
 TEST(MatmulCpu, LargeMatchesDouble) { check_large<float>(); }
@@ -75,9 +79,9 @@ TYPED_TEST(Matmul, StripsOfEveryHeightMatchDoubleOnTheCpu) {
             const MatmulCase<Real> c({19, C, OC});
             SCOPED_TRACE(format_string("%d x %d weights", OC, C));
             for_each_simd_level([&] {
-                HostArrays<Real> host(c);
-                host.forward(OC % 2);
-                expect_close("out", to_floats(host.out), OC % 2 ? c.out : c.out_without_bias(),
+                const MatmulArrays<Real> host(nullptr, c);
+                matmul_forward_cpu<Real>(host.forward(OC % 2));
+                expect_close("out", host.out.values(), OC % 2 ? c.out : c.out_without_bias(),
                              tolerance<Real>(1e-6));
             });
         }
@@ -91,11 +95,11 @@ static void check_threads(const Shape& shape) {
     std::vector<std::vector<float>> first;
     for (int n : {1, 2, 3, 16}) {
         omp_set_num_threads(n);
-        HostArrays<Real> host(c);
-        host.forward(false);
+        const MatmulArrays<Real> host(nullptr, c);
+        matmul_forward_cpu<Real>(host.forward(false));
         host.backward();
-        const std::vector<std::vector<float>> got = {to_floats(host.out), to_floats(host.dinp),
-                                                     to_floats(host.dweight), to_floats(host.dbias)};
+        const std::vector<std::vector<float>> got = {host.out.values(), host.dinp.values(),
+                                                     host.dweight.values(), host.dbias.values()};
         if (first.empty()) first = got;
         EXPECT_EQ(got, first) << n << " threads";
     }
@@ -158,16 +162,16 @@ TYPED_TEST(Matmul, NanDoesNotOutliveItsGemmOnTheCpu) {
                                       .OC = few,
                                       .accumulate = false});
         };
-        HostArrays<Real> host(c);
+        const MatmulArrays<Real> host(nullptr, c);
         leave_nan();
-        host.forward(false);
+        matmul_forward_cpu<Real>(host.forward(false));
         leave_nan();
-        host.compute_dinp();
+        matmul_dinp_cpu<Real>(host.backward_input());
         leave_nan();
-        host.compute_dweight(false);
-        expect_close("out", to_floats(host.out), c.out_without_bias(), tolerance<Real>(1e-6));
-        expect_close("dinp", to_floats(host.dinp), c.dinp, tolerance<Real>(1e-6));
-        expect_close("dweight", to_floats(host.dweight), c.dweight, tolerance<Real>(1e-6));
+        matmul_dweight_cpu<Real>(host.backward_parameters(false));
+        expect_close("out", host.out.values(), c.out_without_bias(), tolerance<Real>(1e-6));
+        host.expect_dinp(1e-6);
+        host.expect_dweight(1e-6);
     });
 }
 
@@ -179,12 +183,12 @@ TEST(MatmulCpu, Bf16RunsOnAmx) {
     const Shape s = {64, 128, 96};
     const MatmulCase<float> c(s);
     const MatmulCase<bf16> c16(s);
-    HostArrays<float> host(c);
-    HostArrays<bf16> host16(c16);
+    const MatmulArrays<float> host(nullptr, c);
+    const MatmulArrays<bf16> host16(nullptr, c16);
     const long before = AmxEmulator::count();
-    host.forward(false);
+    matmul_forward_cpu<float>(host.forward(false));
     EXPECT_EQ(AmxEmulator::count(), before);
-    host16.forward(false);
+    matmul_forward_cpu<bf16>(host16.forward(false));
     EXPECT_GE(AmxEmulator::count() - before,
               s.num_rows / 16 * s.OC / 16 * s.C / 32);  // the tile multiplications
     choose_simd_level(best_simd_level());

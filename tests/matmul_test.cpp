@@ -57,52 +57,11 @@ template <class Real>
 struct Matmul : testing::Test {};
 TYPED_TEST_SUITE(Matmul, RealTypes);
 
-// A case's arrays on a device; outputs start as NaN.
-template <class Real>
-struct OnDevice {
-    const MatmulCase<Real>& c;
-    DeviceArray<Real> inp, weight, bias, dout, out, dinp, dweight, dbias;
-    OnDevice(LaunchPad& pad, const MatmulCase<Real>& the_case)
-        : c(the_case),
-          inp(pad, c.inp),
-          weight(pad, c.weight),
-          bias(pad, c.bias),
-          dout(pad, c.dout),
-          out(pad, c.out.size()),
-          dinp(pad, c.dinp.size()),
-          dweight(pad, c.dweight.size()),
-          dbias(pad, c.dbias_before) {}
-    MatmulForward<Real> forward() const {
-        return {.out = out,
-                .inp = inp,
-                .weight = weight,
-                .bias = bias,
-                .num_rows = c.num_rows,
-                .C = c.C,
-                .OC = c.OC};
-    }
-    MatmulBackwardInput<Real> backward_input() const {
-        return {.dinp = dinp, .dout = dout, .weight = weight, .num_rows = c.num_rows, .C = c.C, .OC = c.OC};
-    }
-    MatmulBackwardParameters<Real> backward_parameters(bool accumulate) const {
-        return {.dweight = dweight,
-                .dout = dout,
-                .inp = inp,
-                .num_rows = c.num_rows,
-                .C = c.C,
-                .OC = c.OC,
-                .accumulate = accumulate};
-    }
-    void expect_out() const { expect_close("out", out.values(), c.out, tolerance<Real>()); }
-    void expect_dinp() const { expect_close("dinp", dinp.values(), c.dinp, tolerance<Real>()); }
-    void expect_dweight() const { expect_close("dweight", dweight.values(), c.dweight, tolerance<Real>()); }
-};
-
 // The output of one version.
 template <class Real>
 static std::vector<float> forward(LaunchPad& pad, const KernelVersion<MatmulForward<Real>, Tile>& version,
                                   const MatmulCase<Real>& c, Tile tile) {
-    const OnDevice<Real> d(pad, c);
+    const MatmulArrays<Real> d(&pad, c);
     version.launch(pad, d.forward(), tile);
     return d.out.values();
 }
@@ -117,7 +76,7 @@ static void check_forward(const MatmulCase<Real>& c, const Versions& versions) {
 template <class Real, class Versions>
 static void check_dinp(const MatmulCase<Real>& c, const Versions& versions) {
     for_each_version<Real>(versions, [&](LaunchPad& pad, auto& version, Tile tile) {
-        const OnDevice<Real> d(pad, c);
+        const MatmulArrays<Real> d(&pad, c);
         version.launch(pad, d.backward_input(), tile);
         d.expect_dinp();
     });
@@ -127,7 +86,7 @@ static void check_dinp(const MatmulCase<Real>& c, const Versions& versions) {
 template <class Real, class Versions>
 static void check_dweight(const MatmulCase<Real>& c, const Versions& versions) {
     for_each_version<Real>(versions, [&](LaunchPad& pad, auto& version, Tile tile) {
-        const OnDevice<Real> d(pad, c);
+        const MatmulArrays<Real> d(&pad, c);
         version.launch(pad, d.backward_parameters(false), tile);
         d.expect_dweight();
         DeviceArray<Real> added(pad, c.dweight_before);
@@ -192,23 +151,12 @@ template <class Real>
 static void check_training_functions(const MatmulCase<Real>& c, bool all_memory_modes) {
     for (const auto& pad : test_pads()) {
         if (!all_memory_modes && pad != test_pads()[0]) continue;
-        const OnDevice<Real> d(*pad, c);
-        MatmulForward<Real> without_bias = d.forward();
-        without_bias.bias = nullptr;
-        matmul_forward<Real>(pad.get(), without_bias);
+        const MatmulArrays<Real> d(pad.get(), c);
+        matmul_forward<Real>(pad.get(), d.forward(false));
         expect_close("out without bias", d.out.values(), c.out_without_bias(), tolerance<Real>());
         matmul_forward<Real>(pad.get(), d.forward());
         d.expect_out();
-        matmul_backward<Real>(pad.get(), {.dinp = d.dinp,
-                                          .dweight = d.dweight,
-                                          .dbias = d.dbias,
-                                          .dout = d.dout,
-                                          .inp = d.inp,
-                                          .weight = d.weight,
-                                          .num_rows = c.num_rows,
-                                          .C = c.C,
-                                          .OC = c.OC,
-                                          .accumulate = false});
+        d.backward();
         d.expect_dinp();
         d.expect_dweight();
         expect_close("dbias", d.dbias.values(), c.dbias, tolerance<Real>());
@@ -235,28 +183,22 @@ static void check_gelu(const MatmulCase<Real>& c) {
     gelu_forward<float>(nullptr, {.out = want_out.data(), .inp = c.out.data(), .n = n});
     gelu_backward<float>(
         nullptr, {.dinp = want_dinp.data(), .inp = pre_inp.data(), .dout = c.dinp.data(), .n = n_inp});
-    auto run = [&](LaunchPad* pad, MatmulForward<Real> forward, const MatmulBackwardInput<Real>& backward) {
+    std::vector<LaunchPad*> places = {nullptr};
+    for (const auto& pad : test_pads())
+        if (pad == test_pads()[0] || std::is_same_v<Real, float>) places.push_back(pad.get());
+    for (LaunchPad* pad : places) {
+        SCOPED_TRACE(pad ? "device" : "CPU");
+        const MatmulArrays<Real> d(pad, c);
+        DeviceArray<Real> pre(pad, n), pre_of_inp(pad, pre_inp);
+        MatmulForward<Real> forward = d.forward();
+        forward.pre = pre;
+        MatmulBackwardInput<Real> backward = d.backward_input();
+        backward.pre = pre_of_inp;
         matmul_forward(pad, forward);
         matmul_backward_input(pad, backward);
-    };
-    HostArrays<Real> host(c);
-    std::vector<Real> pre = host.out, pre_of_inp = from_floats<Real>(pre_inp);
-    run(nullptr,
-        {host.out.data(), pre.data(), host.inp.data(), host.weight.data(), host.bias.data(), c.num_rows, c.C,
-         c.OC},
-        {host.dinp.data(), host.dout.data(), host.weight.data(), pre_of_inp.data(), c.num_rows, c.C, c.OC});
-    expect_close("pre on the CPU", to_floats(pre), c.out, tolerance<Real>());
-    expect_close("out on the CPU", to_floats(host.out), want_out, 2 * tolerance<Real>());
-    expect_close("dinp on the CPU", to_floats(host.dinp), want_dinp, 2 * tolerance<Real>());
-    for (const auto& pad : test_pads()) {
-        DeviceArray<Real> inp(*pad, c.inp), weight(*pad, c.weight), bias(*pad, c.bias), dout(*pad, c.dout),
-            device_pre_inp(*pad, pre_inp), out(*pad, n), device_pre(*pad, n), dinp(*pad, n_inp);
-        run(pad.get(), {out, device_pre, inp, weight, bias, c.num_rows, c.C, c.OC},
-            {dinp, dout, weight, device_pre_inp, c.num_rows, c.C, c.OC});
-        expect_close("pre", device_pre.values(), c.out, tolerance<Real>());
-        expect_close("out", out.values(), want_out, 2 * tolerance<Real>());
-        expect_close("dinp", dinp.values(), want_dinp, 2 * tolerance<Real>());
-        if (!std::is_same_v<Real, float>) break;
+        expect_close("pre", pre.values(), c.out, tolerance<Real>());
+        expect_close("out", d.out.values(), want_out, 2 * tolerance<Real>());
+        expect_close("dinp", d.dinp.values(), want_dinp, 2 * tolerance<Real>());
     }
 }
 
@@ -326,7 +268,7 @@ TYPED_TEST(Matmul, MatrixWithShortIterations) {
     options.in_place = false;
     LaunchPad pad(options);
     const MatmulCase<Real> c(tensor_core_shapes[0]);
-    const OnDevice<Real> d(pad, c);
+    const MatmulArrays<Real> d(&pad, c);
     const int messages = validation_message_count();
     const auto first = [&](const auto& versions) { return tensor_core_versions(versions, c.num_rows)[0]; };
     first(matmul_forward_versions<Real>()).launch(pad, d.forward(), {32, 64});
@@ -355,7 +297,7 @@ TYPED_TEST(Matmul, MatrixTrainingFunctionsPackTheWeight) {
     if (!can_pack<Real>(pad, c.C, c.OC)) GTEST_SKIP() << "this device's fragments cannot be packed";
     ASSERT_TRUE(packing_pays<Real>(pad, c.num_rows, c.C, c.OC));
     ASSERT_TRUE(packing_pays<Real>(pad, c.num_rows, c.OC, c.C));
-    const OnDevice<Real> d(pad, c);
+    const MatmulArrays<Real> d(&pad, c);
     matmul_forward<Real>(&pad, d.forward());
     d.expect_out();
     matmul_backward_input<Real>(&pad, d.backward_input());
@@ -373,7 +315,7 @@ TYPED_TEST(Matmul, MatrixChunksShareThePackedWeight) {
     const MatmulCase<Real> c({rows, 48, 80});
     if (!can_pack<Real>(pad, c.C, c.OC)) GTEST_SKIP() << "this device's fragments cannot be packed";
     ASSERT_FALSE(packing_pays<Real>(pad, 72, c.C, c.OC));
-    const OnDevice<Real> d(pad, c);
+    const MatmulArrays<Real> d(&pad, c);
     const std::vector<Real> zeros(c.weight.size());
     const std::vector<LinearWeight<Real>> weights = {{d.weight, c.C, c.OC}};
     const Real* packed = matmul_pack<Real>(&pad, Direction::forward, rows, weights)[0];
@@ -410,7 +352,7 @@ TYPED_TEST(Matmul, MatrixWeightsArePackedTogether) {
     if (!can_pack<Real>(pad, a.C, a.OC)) GTEST_SKIP() << "this device's fragments cannot be packed";
     const std::vector<Real> zeros(a.weight.size() + b.weight.size());
     for (const bool backward : {false, true}) {
-        const OnDevice<Real> on_a(pad, a), on_b(pad, b), on_narrow(pad, narrow);
+        const MatmulArrays<Real> on_a(&pad, a), on_b(&pad, b), on_narrow(&pad, narrow);
         const std::vector<LinearWeight<Real>> weights = {
             {on_a.weight, a.C, a.OC}, {on_narrow.weight, narrow.C, narrow.OC}, {on_b.weight, b.C, b.OC}};
         const std::vector<const Real*> packed =

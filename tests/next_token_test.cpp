@@ -37,9 +37,9 @@ template <class Real>
 static Drawn draw_on_device(LaunchPad& pad, NextToken<Real> p, const std::vector<float>& logits,
                             const std::vector<float>& wte, const std::vector<float>& wpe, int draws) {
     DeviceArray<Real> l(pad, logits), te(pad, wte), pe(pad, wpe);
-    DeviceArray<int> tokens(pad, std::vector<int>(B * (T + 1), -7)), positions(pad, {0, 1, 2}),
+    DeviceArray<int> tokens(pad, std::vector<int>(B * (T + 1), -7)), positions(&pad, {0, 1, 2}),
         seen(pad, std::vector<int>(B * seen_words(p.V), 0x10)), weights(pad, std::vector<int>(B * p.V));
-    DeviceArray<uint64_t> random_states(pad, {1, 2, 3});
+    DeviceArray<uint64_t> random_states(&pad, {1, 2, 3});
     DeviceArray<float> stream(pad, std::vector<float>(B * C, -7.0f));
     p.tokens = tokens, p.positions = positions, p.random_states = random_states, p.seen = seen,
     p.stream = stream;

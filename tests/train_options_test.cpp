@@ -38,35 +38,22 @@ TEST(TrainOptions, ARunOnATextMayHaveNoValidationData) {
 }
 
 TEST(TrainOptions, LlmcsFlagsHaveTheSameMeaning) {
-    const Options o = parse(words_of(
-        "-i train*.bin -j val.bin -e d24 -o runs/a -n 500 -nk 5 -nm 1000 -y 1 -b 8 -t 512 -d 8192 -x 77 -k "
-        "wsd -l 0.001 -u 7 -q 0.5 -c 0.1 -sl 3.5 -sg 4.5 -v 9 -m 11 -s 13 -g 15 -a 0 -w 0 -r 2"));
-    EXPECT_EQ(o.train_data, Words{"train*.bin"});
-    EXPECT_EQ(o.val_data, Words{"val.bin"});
-    EXPECT_EQ(o.model, "d24");
-    EXPECT_EQ(o.output, "runs/a");
-    EXPECT_EQ(o.checkpoint_every, 500);
-    EXPECT_EQ(o.keep_checkpoints, 5);
-    EXPECT_EQ(o.major_checkpoint_every, 1000);
+    const Words flags = words_of(
+        "i train-data train*.bin  j val-data val.bin  e model d24  o output runs/a  n checkpoint-every 500 "
+        "nk keep-checkpoints 5  nm major-checkpoint-every 1000  b batch-size 8  t sequence-length 512 "
+        "d total-batch-size 8192  x max-steps 77  k lr-scheduler wsd  l learning-rate 0.001  u warmup-steps "
+        "7 "
+        "q final-lr-fraction 0.5  c weight-decay 0.1  sl skip-loss-outliers 3.5 "
+        "sg skip-gradient-outliers 4.5  v val-every 9  m val-batches 11  s sample-every 13  g sample-tokens "
+        "15 "
+        "a overfit-one-batch false  w master-weights false  r recompute 2");
+    Words all = {"-y", "1"};
+    for (size_t i = 0; i < flags.size(); i += 3)
+        all = with(all, {"-" + flags[i], flags[i + 2] == "false" ? "0" : flags[i + 2]});
+    Options o = parse(all);
+    for (size_t i = 0; i < flags.size(); i += 3)
+        EXPECT_EQ(option_table(o).find(flags[i + 1])->texts(), Words{flags[i + 2]});
     EXPECT_TRUE(o.resume);
-    EXPECT_EQ(o.batch, 8);
-    EXPECT_EQ(o.sequence, 512);
-    EXPECT_EQ(o.total_batch, 8192);
-    EXPECT_EQ(o.max_steps, 77);
-    EXPECT_EQ(o.scheduler, Schedule::wsd);
-    EXPECT_EQ(o.learning_rate, 0.001f);
-    EXPECT_EQ(o.warmup, 7);
-    EXPECT_EQ(o.final_fraction, 0.5f);
-    EXPECT_EQ(o.weight_decay, 0.1f);
-    EXPECT_EQ(o.skip_loss, 3.5f);
-    EXPECT_EQ(o.skip_gradient, 4.5f);
-    EXPECT_EQ(o.val_every, 9);
-    EXPECT_EQ(o.val_batches, 11);
-    EXPECT_EQ(o.sample_every, 13);
-    EXPECT_EQ(o.sample_tokens, 15);
-    EXPECT_FALSE(o.overfit);
-    EXPECT_FALSE(o.master_weights);
-    EXPECT_EQ(o.recompute, 2);
     EXPECT_TRUE(o.notes.empty());
     EXPECT_TRUE(parse({"-a", "1", "-j", "val.bin"}).overfit);
 }
