@@ -82,6 +82,26 @@ static std::vector<float> to_float(const std::vector<double>& v) {
     return std::vector<float>(v.begin(), v.end());
 }
 
+template <class Real>
+static AttentionForward<Real> forward_params(Shape s, Real* out, float* lse, const Real* qkv) {
+    return {.out = out, .lse = lse, .qkv = qkv, .B = s.B, .T = s.T, .C = s.C, .NH = s.NH};
+}
+
+template <class Real>
+static AttentionBackward<Real> backward_params(Shape s, Real* dqkv, float* delta, const Real* dout,
+                                               const Real* out, const float* lse, const Real* qkv) {
+    return {.dqkv = dqkv,
+            .delta = delta,
+            .dout = dout,
+            .out = out,
+            .lse = lse,
+            .qkv = qkv,
+            .B = s.B,
+            .T = s.T,
+            .C = s.C,
+            .NH = s.NH};
+}
+
 // Inputs that Real represents exactly, and the results of the CPU version in fp32. As in training, the
 // backward pass reads `out` rounded to Real.
 template <class Real>
@@ -96,23 +116,10 @@ struct Case {
           lse(nans(size_t(s.B) * s.NH * s.T)),
           dqkv(nans(qkv.size())),
           delta(nans(lse.size())) {
-        attention_forward_cpu<float>({.out = out.data(),
-                                      .lse = lse.data(),
-                                      .qkv = qkv.data(),
-                                      .B = s.B,
-                                      .T = s.T,
-                                      .C = s.C,
-                                      .NH = s.NH});
-        attention_backward_cpu<float>({.dqkv = dqkv.data(),
-                                       .delta = delta.data(),
-                                       .dout = dout.data(),
-                                       .out = rounded<Real>(out).data(),
-                                       .lse = lse.data(),
-                                       .qkv = qkv.data(),
-                                       .B = s.B,
-                                       .T = s.T,
-                                       .C = s.C,
-                                       .NH = s.NH});
+        attention_forward_cpu<float>(forward_params<float>(s, out.data(), lse.data(), qkv.data()));
+        const std::vector<float> of_backward = rounded<Real>(out);
+        attention_backward_cpu<float>(backward_params<float>(s, dqkv.data(), delta.data(), dout.data(),
+                                                             of_backward.data(), lse.data(), qkv.data()));
     }
     std::string name() const { return format_string("B %d T %d C %d NH %d", s.B, s.T, s.C, s.NH); }
 };
@@ -192,18 +199,9 @@ TEST(Attention, CpuMatchesItselfInFp32) {
     std::vector<bf16> out(c.out.size()), dqkv(c.dqkv.size());
     const std::vector<bf16> qkv = from_floats<bf16>(c.qkv), dout = from_floats<bf16>(c.dout);
     std::vector<float> lse = nans(c.lse.size()), delta = nans(c.delta.size());
-    attention_forward_cpu<bf16>(
-        {.out = out.data(), .lse = lse.data(), .qkv = qkv.data(), .B = s.B, .T = s.T, .C = s.C, .NH = s.NH});
-    attention_backward_cpu<bf16>({.dqkv = dqkv.data(),
-                                  .delta = delta.data(),
-                                  .dout = dout.data(),
-                                  .out = out.data(),
-                                  .lse = lse.data(),
-                                  .qkv = qkv.data(),
-                                  .B = s.B,
-                                  .T = s.T,
-                                  .C = s.C,
-                                  .NH = s.NH});
+    attention_forward_cpu<bf16>(forward_params<bf16>(s, out.data(), lse.data(), qkv.data()));
+    attention_backward_cpu<bf16>(
+        backward_params<bf16>(s, dqkv.data(), delta.data(), dout.data(), out.data(), lse.data(), qkv.data()));
     expect_close("out", to_floats(out), c.out, tolerance<bf16>());
     expect_close("lse", lse, c.lse, 1e-6);
     expect_close("delta", delta, c.delta, 1e-6);
@@ -213,11 +211,6 @@ TEST(Attention, CpuMatchesItselfInFp32) {
 template <class Real>
 struct AttentionGpu : testing::Test {};
 TYPED_TEST_SUITE(AttentionGpu, RealTypes);
-
-template <class Real>
-static AttentionForward<Real> forward_params(Shape s, Real* out, float* lse, const Real* qkv) {
-    return {.out = out, .lse = lse, .qkv = qkv, .B = s.B, .T = s.T, .C = s.C, .NH = s.NH};
-}
 
 // Expects that the launch takes a version's own kernel. Versions fall back to an earlier one without a word
 // if the device refuses a kernel.
@@ -252,16 +245,7 @@ static void check_backward(const Case<Real>& c, LaunchPad& pad,
                            const KernelVersion<AttentionBackward<Real>>& version, int block_size) {
     DeviceArray<Real> qkv(pad, c.qkv), out(pad, c.out), dout(pad, c.dout), dqkv(pad, c.dqkv.size());
     DeviceArray<float> lse(pad, c.lse), delta(pad, c.delta.size());
-    const AttentionBackward<Real> params = {.dqkv = dqkv,
-                                            .delta = delta,
-                                            .dout = dout,
-                                            .out = out,
-                                            .lse = lse,
-                                            .qkv = qkv,
-                                            .B = c.s.B,
-                                            .T = c.s.T,
-                                            .C = c.s.C,
-                                            .NH = c.s.NH};
+    const auto params = backward_params<Real>(c.s, dqkv, delta, dout, out, lse, qkv);
     const auto launch = [&] { version.launch(pad, params, block_size); };
     const bool one_copy = pad.limits().fragment<Real>().in_place;  // else only software devices run version 3
     if (uses_tensor_cores(version) && (one_copy || pad.device().type == DeviceType::software))
@@ -413,13 +397,7 @@ TYPED_TEST(AttentionGpu, MatrixForwardOfScoresFarAboveTheFirst) {
             c.qkv[row * 3 * s.C + i] = c.qkv[row * 3 * s.C + s.C + i] = v;
         }
     std::vector<float> out(c.out.size()), lse(c.lse.size());
-    attention_forward_cpu<float>({.out = out.data(),
-                                  .lse = lse.data(),
-                                  .qkv = c.qkv.data(),
-                                  .B = s.B,
-                                  .T = s.T,
-                                  .C = s.C,
-                                  .NH = s.NH});
+    attention_forward_cpu<float>(forward_params<float>(s, out.data(), lse.data(), c.qkv.data()));
     c.out = out;
     c.lse = lse;
     ASSERT_GT(*std::max_element(lse.begin(), lse.end()), 150);  // 32 * 36 / sqrt(32)
@@ -504,16 +482,7 @@ TEST(Attention, RefusesHeadsItCannotRun) {
     large_heads.NH = 1;
     EXPECT_THROW(attention_forward<float>(nullptr, forward), Error);
     EXPECT_THROW(attention_forward<float>(nullptr, no_heads), Error);
-    EXPECT_THROW(attention_backward<float>(nullptr, {.dqkv = x,
-                                                     .delta = x,
-                                                     .dout = x,
-                                                     .out = x,
-                                                     .lse = x,
-                                                     .qkv = x,
-                                                     .B = 1,
-                                                     .T = 1,
-                                                     .C = 258,
-                                                     .NH = 2}),
-                 Error);
+    const auto backward = backward_params<float>({1, 1, 258, 2}, x, x, x, x, x, x);
+    EXPECT_THROW(attention_backward<float>(nullptr, backward), Error);
     for (const auto& pad : test_pads()) EXPECT_THROW(attention_forward<float>(pad.get(), large_heads), Error);
 }

@@ -220,7 +220,8 @@ TEST_F(SelfTest, ALayerWithoutARightVersionEndsTheRun) {
         std::filesystem::remove_all(environment("XDG_CACHE_HOME"));
         const ProgramResult result = run_program(with(command, {"--device", "0"}));
         const std::string layer = kernel.substr(0, kernel.size() - 1);
-        expect_refusal(result, layer + ": no version of this kernel works on llvmpipe");
+        EXPECT_EQ(result.status, 1);
+        EXPECT_TRUE(contains(result.err, layer + ": no version of this kernel works on llvmpipe"));
         EXPECT_TRUE(contains(result.out + result.err, kernel + "/fp32/block:"));
     }
 }
@@ -307,7 +308,7 @@ TEST_F(OtherDevices, SmallDevicesTrainAsTheCpu) {
     for (const auto& [words, line] : {std::pair("allocations:2", "allows at most 2.0 MiB"),
                                       {"shared:16", "it lacks 24 KiB of shared memory"}}) {
         imitate(words);
-        expect_refusal(data.run({"--device", "0", "-e", large}), line);
+        EXPECT_TRUE(contains(data.run({"--device", "0", "-e", large}).err, line));
     }
 }
 

@@ -40,6 +40,18 @@ template <class Real>
 struct TextGeneratorOf : testing::Test {};
 TYPED_TEST_SUITE(TextGeneratorOf, RealTypes);
 
+// Calls check(pad) for the CPU, where `pad` is null, and the devices; in 16 bits in one memory mode.
+template <class Real, class Check>
+static void for_each_place(Check check) {
+    check(static_cast<LaunchPad*>(nullptr));
+    for (const auto& pad : test_pads()) {
+        if (!std::is_same_v<Real, float> && pad != test_pads()[0]) continue;
+        const int messages = validation_message_count();
+        check(pad.get());
+        EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+    }
+}
+
 // A prompt's logits are the whole model's, for prompts of one token, of the cache's size and between.
 template <class Real>
 static void check_prompts(LaunchPad* pad, const std::vector<int>& lengths) {
@@ -59,17 +71,11 @@ static void check_prompts(LaunchPad* pad, const std::vector<int>& lengths) {
     }
 }
 
-TYPED_TEST(TextGeneratorOf, LogitsOfPromptsAreTheWholeModelsOnCpu) {
-    check_prompts<TypeParam>(nullptr, {1, 2, 4, 5, 16, 20, 37});
-}
-
-TYPED_TEST(TextGeneratorOf, LogitsOfPromptsAreTheWholeModelsOnDevice) {
-    for (const auto& pad : test_pads()) {
-        if (!std::is_same_v<TypeParam, float> && pad != test_pads()[0]) continue;
-        const int messages = validation_message_count();
-        check_prompts<TypeParam>(pad.get(), {1, 20, 37});
-        EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
-    }
+TYPED_TEST(TextGeneratorOf, LogitsOfPromptsAreTheWholeModels) {
+    for_each_place<TypeParam>([](LaunchPad* pad) {
+        check_prompts<TypeParam>(
+            pad, pad ? std::vector<int>{1, 20, 37} : std::vector<int>{1, 2, 4, 5, 16, 20, 37});
+    });
 }
 
 // The token chosen must be as likely as the likeliest, but for rounding.
@@ -89,15 +95,8 @@ static void check_greedy(LaunchPad* pad, int count) {
     }
 }
 
-TYPED_TEST(TextGeneratorOf, GreedyTokensAreTheLikeliestOnCpu) { check_greedy<TypeParam>(nullptr, 30); }
-
-TYPED_TEST(TextGeneratorOf, GreedyTokensAreTheLikeliestOnDevice) {
-    for (const auto& pad : test_pads()) {
-        if (!std::is_same_v<TypeParam, float> && pad != test_pads()[0]) continue;
-        const int messages = validation_message_count();
-        check_greedy<TypeParam>(pad.get(), 20);
-        EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
-    }
+TYPED_TEST(TextGeneratorOf, GreedyTokensAreTheLikeliest) {
+    for_each_place<TypeParam>([](LaunchPad* pad) { check_greedy<TypeParam>(pad, 20); });
 }
 
 // A generator that is used again forgets the texts before. `one` generates each sample alone.
@@ -114,15 +113,8 @@ static void check_side_by_side(LaunchPad* pad, int count) {
     }
 }
 
-TYPED_TEST(TextGeneratorOf, TextsSideBySideAreThoseOfEachSeedOnCpu) {
-    check_side_by_side<TypeParam>(nullptr, 30);
-}
-
-TYPED_TEST(TextGeneratorOf, TextsSideBySideAreThoseOfEachSeedOnDevice) {
-    if (test_pads().empty()) GTEST_SKIP() << "no device";
-    const int messages = validation_message_count();
-    check_side_by_side<TypeParam>(test_pads()[0].get(), 20);
-    EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
+TYPED_TEST(TextGeneratorOf, TextsSideBySideAreThoseOfEachSeed) {
+    for_each_place<TypeParam>([](LaunchPad* pad) { check_side_by_side<TypeParam>(pad, 20); });
 }
 
 TEST(TextGenerator, CpuAndDeviceDrawTheSameText) {
