@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "tests/contains.h"
 #include "tests/svg_texts.h"
 
 static Picture picture_of(size_t curves, const std::string& name = "run_") {
