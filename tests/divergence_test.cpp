@@ -32,7 +32,7 @@ static std::vector<int> tensors_to_try() {
     return all;
 }
 
-// A file of llm.c's or of Hugging Face, in fp32 or bf16, in which the last value of a tensor is bad.
+// A file of llm.c's, in which the last value of a tensor is bad, or of Hugging Face; in fp32 or bf16.
 TEST(Divergence, ModelsThatAreNotFiniteAreRefused) {
     Data data;
     const ModelConfig config =
@@ -40,16 +40,19 @@ TEST(Divergence, ModelsThatAreNotFiniteAreRefused) {
     const std::vector<int> tried = tensors_to_try();
     for (int bad_tensor = 0; bad_tensor < NUM_PARAMETER_TENSORS; bad_tensor++)
         for (const float bad : {NAN, INFINITY, -INFINITY}) {
-            const auto fill = [&](int tensor, size_t offset, float* values, size_t n) {
-                std::fill_n(values, n, 0.01f);
-                const bool has_last = offset + n == parameter_size(config, tensor);
-                if (tensor == bad_tensor && has_last) values[n - 1] = bad;
+            const auto fill_at = [&](size_t at) {
+                return [=](int tensor, size_t offset, float* values, size_t n) {
+                    std::fill_n(values, n, 0.01f);
+                    if (tensor == bad_tensor && at >= offset && at < offset + n) values[at - offset] = bad;
+                };
             };
             const bool in_bf16 = bad_tensor % 2;
-            write_model(data / "bad.bin", config, fill, in_bf16);
-            write_hugging_face(data / "hf", config, fill, in_bf16 ? StoredType::bf16 : StoredType::fp32);
+            write_model(data / "bad.bin", config, fill_at(parameter_size(config, bad_tensor) - 1), in_bf16);
+            write_hugging_face(data / "hf", config, fill_at(1),
+                               in_bf16 ? StoredType::bf16 : StoredType::fp32);
             for (const std::string model : {"bad.bin", "hf/model.safetensors"}) {
                 Words says = {model, parameter_info[bad_tensor].name, std::isnan(bad) ? "nan" : "inf"};
+                if (model != "bad.bin") says.push_back("at element 1");
                 if (parameter_info[bad_tensor].per_layer && model == "bad.bin") says.push_back("layer 1");
                 std::vector<Words> commands = {{"train_gpt2", "--export", "hf", data / "out"}};
                 if (std::ranges::count(tried, bad_tensor))
