@@ -13,5 +13,5 @@ check() {
 }
 check 44955 llmc shaders
 check 6490 dev
-check 31731 tests
+check 31715 tests
 exit $bad

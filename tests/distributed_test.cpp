@@ -160,8 +160,8 @@ TEST_F(Distributed, ThePlanCountsAllProcesses) {
 }
 
 TEST_F(Distributed, RefusesTooManyTokens) {
-    expect_refusal(start(4, {"-b", "1073741824", "-t", "1", "-d", "4096"}, "large"),
-                   "-b 4294967296 times -t 1 is more than 2^30 tokens");
+    EXPECT_TRUE(contains(start(4, {"-b", "1073741824", "-t", "1", "-d", "4096"}, "large").err,
+                         "-b 4294967296 times -t 1 is more than 2^30 tokens"));
 }
 
 TEST_F(Distributed, DryRunTimesTheStepsOfEachProcess) {

@@ -68,10 +68,7 @@ TEST(UntrustedFolder, FoldersThatAreLinksAreRefused) {
             std::ofstream(run + "/moving_earlier_run") << "earlier_1";
             std::ofstream(run + "/main.log") << "s:0 tel:1\n";
         }
-        const ProgramResult result = train(data, run);
-        EXPECT_EQ(result.status, 1);
-        EXPECT_TRUE(result.err.starts_with("train_gpt2: " + link + " is a link")) << result.err;
-        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        expect_refusal(train(data, run), "train_gpt2: " + link + " is a link");
         EXPECT_EQ(content_of(data / "victim"), before);
     }
 }
@@ -102,10 +99,7 @@ TEST(UntrustedFolder, FoldersOfTokensThatAreLinksAreRefused) {
             std::ofstream(run + "/moving_earlier_run") << "earlier_1";
             std::ofstream(run + "/main.log") << "s:0 tel:1\n";
         }
-        const ProgramResult result = train_text("b.txt", run);
-        EXPECT_EQ(result.status, 1);
-        EXPECT_TRUE(result.err.starts_with("train_gpt2: " + link + " is a link")) << result.err;
-        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        expect_refusal(train_text("b.txt", run), "train_gpt2: " + link + " is a link");
         EXPECT_EQ(content_of(data / "victim/tokens"), before);
     }
 }
@@ -131,9 +125,7 @@ TEST(UntrustedFolder, AMarkerNamesAnEarlierRunAndNothingElse) {
                                    "earlier_1\x1b[31m", "earlier_1/x", "/tmp", ""}) {
         std::ofstream(run + "/moving_earlier_run") << name;
         const ProgramResult result = train(data, run);
-        EXPECT_EQ(result.status, 1) << name;
-        EXPECT_TRUE(contains(result.err, "names no folder of an earlier run"));
-        EXPECT_EQ(count_lines(result.err), 1) << result.err;
+        expect_refusal(result, "names no folder of an earlier run");
         EXPECT_EQ(result.out.find('\x1b'), std::string::npos);
         EXPECT_EQ(result.err.find('\x1b'), std::string::npos);
     }

@@ -10,6 +10,7 @@
 #include "tests/tiny_run.h"
 
 namespace fs = std::filesystem;
+
 static std::string back(std::string path) {
     std::replace(path.begin(), path.end(), '/', '\\');
     return path;
