@@ -27,14 +27,16 @@ static std::string program;         // that children are started from; empty: be
 
 static KernelShape timed_shape(const LaunchPad& pad) {
     if (!pad.device().is_gpu()) return self_test_shapes()[1];
-    return {.B = 4, .T = 1024, .C = 768, .NH = 12, .layers = 1, .linear = {{768, 3072}}};
+    return {
+        .B = 4, .T = 1024, .C = 768, .NH = 12, .V = 8191, .Vp = 8192, .layers = 1, .linear = {{768, 3072}}};
 }
 
-// The rate of a version at its first case: "12.3 GB/s".
-static std::string rate_of(LaunchPad& pad, const KernelCase& of, const KernelRun& run) {
-    Operands operands(&pad);
+// "12.3 GB/s"
+static std::string rate_of(const KernelCase& of, const KernelRun& run, Operands& operands) {
+    LaunchPad& pad = *operands.pad;
+    operands.restart();
     const auto launch = run.prepare(operands);
-    warm_up(pad, launch, 0.05);
+    warm_up(pad, launch, 0);
     double seconds = 1e30;
     for (int i = 0; i < 3; i++) seconds = std::min(seconds, seconds_per_launch(pad, launch, 1e-3));
     return of.work.flops > 0 ? format_string("%.3g TFLOP/s", of.work.flops / seconds / 1e12)
@@ -45,12 +47,17 @@ template <class Real>
 struct TypeCheck {
     LaunchPad& pad;
     std::vector<KernelCase> cases, timed;
-    std::vector<std::unique_ptr<Operands>> references;  // of the cases, on the host
+    struct Arrays {
+        Operands host{nullptr}, device;  // what the CPU's version computed; of each version in turn
+    };
+    std::vector<std::unique_ptr<Arrays>> arrays;  // of the cases
+    std::unique_ptr<Operands> timed_arrays;       // of the case that was timed last
+    const KernelCase* last_timed = nullptr;
 
     TypeCheck(LaunchPad& launchpad, bool rates) : pad(launchpad) {
         for (const KernelShape& shape : self_test_shapes())
             for (KernelCase& c : kernel_cases<Real>(shape)) cases.push_back(std::move(c));
-        references.resize(cases.size());
+        arrays.resize(cases.size());
         if (rates) timed = kernel_cases<Real>(timed_shape(pad));
     }
     // Compares a version in all cases, each of which is a sign of life. Returns its largest error.
@@ -60,21 +67,29 @@ struct TypeCheck {
             const std::optional<KernelRun> run = find_run(cases[i], name);
             if (!run || !run->fits(pad)) continue;
             print_line(stdout, "run %s", name.c_str());
-            if (!references[i]) {
-                references[i] = std::make_unique<Operands>(nullptr);
-                const auto run_on_host = cases[i].layer_run.prepare(*references[i]);
+            if (!arrays[i]) {
+                arrays[i].reset(new Arrays{.device = Operands(&pad)});
+                const auto run_on_host = cases[i].layer_run.prepare(arrays[i]->host);
                 run_on_host();
             }
-            largest = std::max(largest, check_run(pad, cases[i], *run, *references[i]).largest);
+            largest =
+                std::max(largest, check_run(cases[i], *run, arrays[i]->device, arrays[i]->host).largest);
         }
         if (largest < 0) fail("no row of the table of kernels has this version");
         return largest;
     }
+    // The rate of a version at its first case.
     std::string timed_rate(const std::string& name) try {
-        for (const KernelCase& c : timed)
-            if (const auto run = find_run(c, name); run && run->fits(pad)) return rate_of(pad, c, *run);
+        for (const KernelCase& c : timed) {
+            const auto run = find_run(c, name);
+            if (!run || !run->fits(pad)) continue;
+            if (std::exchange(last_timed, &c) != &c) timed_arrays.reset();
+            if (!timed_arrays) timed_arrays = std::make_unique<Operands>(&pad);
+            return rate_of(c, *run, *timed_arrays);
+        }
         return "";
     } catch (const OutOfDeviceMemory&) {
+        timed_arrays.reset();
         return "too little memory to time it";
     }
     // Prints lines that the parent reads.
@@ -108,6 +123,10 @@ static void check_in_child(const std::vector<std::string>& words) {
     if (words.size() == 1) pad.store_checks({{MATRIX_TRIAL, true}});
     const bool rates = words.size() > 1 && words[1] == rates_option;
     const std::vector<std::string> names(words.begin() + (rates ? 2 : 1), words.end());
+    if (rates)
+        raise_clock(pad);
+    else
+        omp_set_num_threads(1);  // shapes are small, and several children share the cores
     const auto check = [&]<class Real>(Real) {
         if (std::ranges::any_of(names, [](auto& name) { return type_of(name) == real_name<Real>(); }))
             TypeCheck<Real>(pad, rates).check(names);
@@ -241,7 +260,7 @@ static void check_versions(const DeviceInfo& device, std::set<std::string> versi
 static void check_side_by_side(const DeviceInfo& device, const std::set<std::string>& versions,
                                Outcomes& outcomes) {
     const int threads = std::min(omp_get_max_threads(), omp_get_num_procs());
-    const size_t count = device.is_gpu() ? size_t(std::clamp(threads / 4, 1, 4)) : 1;
+    const size_t count = device.is_gpu() ? size_t(std::clamp(threads / 2, 1, 8)) : 1;
     std::vector<std::vector<std::string>> parts(count, {std::to_string(device.index)});
     for (size_t i = 0; const std::string& version : versions) parts[i++ % count].push_back(version);
     std::mutex adds;
