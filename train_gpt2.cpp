@@ -181,7 +181,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
     if (job.size > 1) runner.exchange = &exchange.emplace(g, optimizer.ownership, job);
     runner.prepare();
     if (g.pad) prepare_kernels(*g.pad);
-    note_devices(g.pad, job);
+    note_devices(o, g.pad, job);
     Run<Real> run = {.options = o,
                      .inputs = inputs,
                      .g = g,
@@ -258,7 +258,7 @@ static int train(Options o, RunInputs& inputs, LaunchPad* pad, Communicator& job
         inputs.division = agree_on_division(
             o, inputs.start, pad,
             [&](const auto& longest) { return seconds_of_sequence(o, g, optimizer, longest); }, job);
-    note_devices(pad, job);
+    note_devices(o, pad, job);
     const std::vector<bool> members = members_of(inputs.division);
     if (std::count(members.begin(), members.end(), true) < job.size && o.is_divided)
         throw SmallerJob{o, inputs.division};
@@ -519,7 +519,9 @@ int main(int argc, char** argv) {
         if (job->rank > 0) own_stdout = duplicate(fileno(stdout));
         if (job->rank > 0 && !freopen("/dev/null", "w", stdout)) fail("cannot open /dev/null");
         if (job->rank > 0) setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // also if it prints later
-        if (job->rank == 0 && getenv(devices_variable)) take_signals_from_input();
+        if (job->rank == 0 && getenv(devices_variable))
+            take_signals_from_input(
+                [](int number) { abort_job(format_string("stopped by %s", signal_name(number))); });
         Options options = {.num_processes = job->size, .process_rank = job->rank};
         bool runs = false;
         job->agree([&] { runs = parse_options(argc, argv, options); });

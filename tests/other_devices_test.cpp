@@ -195,7 +195,8 @@ TEST_F(SelfTest, AnotherRanksDeviceIsNamed) {
         command.insert(command.end(), rank.begin(), rank.end());
     }
     const std::string out = expect_run(command).out;
-    EXPECT_NE(out.find("note: rank 1: matmul4/fp32/tile:16x64 is not used on llvmpipe"), std::string::npos)
+    EXPECT_NE(out.find("note: rank 1 (device 0): matmul4/fp32/tile:16x64 is not used on llvmpipe"),
+              std::string::npos)
         << out;
 }
 

@@ -136,6 +136,28 @@ static pid_t start_in_group(const std::vector<std::string>& argv, int input) {
     return child;
 }
 
+// Stops the child and this program until fg or bg. If this program is killed before, a process that finds the
+// pipe closed continues the child, which then finds its input closed.
+static void suspend(pid_t child, PipeEnds& input) {
+    PipeEnds pipe;
+    open_pipe(pipe[0], pipe[1]);
+    kill(child, SIGTSTP);
+    const pid_t waker = fork();
+    if (waker == 0) {
+        setpgid(0, 0);  // a shell kills the whole group
+        for (PipeEnds* ends : {&pipe, &input}) ends->shut(1);
+        char byte;
+        while (::read(pipe[0], &byte, 1) < 0 && errno == EINTR) {
+        }
+        kill(child, SIGCONT);
+        _exit(0);
+    }
+    raise(SIGSTOP);
+    kill(child, SIGCONT);
+    pipe.shut(1);
+    if (waker > 0) waitpid(waker, nullptr, 0);
+}
+
 int run_instead(const std::vector<std::string>& argv,
                 const std::vector<std::pair<std::string, std::string>>& environment) {
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 0);
@@ -162,10 +184,8 @@ int run_instead(const std::vector<std::string>& argv,
         }
         if (take_save_request()) pass(SIGUSR1);
         if (suspends) {  // by Ctrl-Z, until fg or bg
-            kill(child, SIGTSTP);
-            raise(SIGSTOP);
+            suspend(child, pipe);
             suspends = 0;
-            kill(child, SIGCONT);
         }
         usleep(20000);
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <utility>
 
@@ -17,7 +18,14 @@ std::string duration(double seconds) {
 
 // --- the status line ---
 
-bool on_terminal() { return columns_of_terminal() > 0; }
+const char* const columns_variable = "LLMC_COLUMNS";
+
+static size_t columns() {
+    const char* launched = getenv(columns_variable);
+    return launched ? size_t(atoi(launched)) : columns_of_terminal();
+}
+
+bool on_terminal() { return columns() > 0; }
 
 static bool status_line_is_there = false;
 
@@ -30,7 +38,7 @@ void clear_status_line() {
 
 static void show_status_line(const std::string& text) {
     clear_status_line();
-    fputs(printable(text).substr(0, columns_of_terminal() - 1).c_str(), stdout);
+    fputs(printable(text).substr(0, columns() - 1).c_str(), stdout);
     fflush(stdout);
     status_line_is_there = true;
 }

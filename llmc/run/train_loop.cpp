@@ -153,7 +153,7 @@ void Run<Real>::report_pending() {
 template <class Real>
 void Run<Real>::pause(int step) {
     clear_status_line();
-    note_devices(g.pad, job);
+    note_devices(options, g.pad, job);
     const MixturePosition begin = position();
     bool is_best = false;
     if (!stopping && validates(step)) attempt(step, begin, [&] { is_best = validate(step); });
