@@ -136,26 +136,18 @@ static pid_t start_in_group(const std::vector<std::string>& argv, int input) {
     return child;
 }
 
-// Stops the child and this program until fg or bg. If this program is killed before, a process that finds the
-// pipe closed continues the child, which then finds its input closed.
-static void suspend(pid_t child, PipeEnds& input) {
-    PipeEnds pipe;
-    open_pipe(pipe[0], pipe[1]);
-    kill(child, SIGTSTP);
-    const pid_t waker = fork();
-    if (waker == 0) {
-        setpgid(0, 0);  // a shell kills the whole group
-        for (PipeEnds* ends : {&pipe, &input}) ends->shut(1);
-        char byte;
-        while (::read(pipe[0], &byte, 1) < 0 && errno == EINTR) {
-        }
-        kill(child, SIGCONT);
-        _exit(0);
+// In a process of its own: when the program has been killed, which closes `life`, continues the job, which
+// Ctrl-Z may have stopped, and passes SIGTERM on. Open MPI 5 does not pass on the end of the input.
+[[noreturn]] static void outlive(PipeEnds& life, pid_t job, int input) {
+    setpgid(0, 0);  // a shell kills the whole group
+    life.shut(1);
+    char byte;
+    while (read(life[0], &byte, 1) < 0 && errno == EINTR) {
     }
-    raise(SIGSTOP);
-    kill(child, SIGCONT);
-    pipe.shut(1);
-    if (waker > 0) waitpid(waker, nullptr, 0);
+    kill(job, SIGCONT);
+    byte = SIGTERM;
+    [[maybe_unused]] const ssize_t written = write(input, &byte, 1);
+    _exit(0);
 }
 
 int run_instead(const std::vector<std::string>& argv,
@@ -167,14 +159,16 @@ int run_instead(const std::vector<std::string>& argv,
     catch_save_signal();
     static volatile sig_atomic_t child = 0, suspends = 0;
     if (signal(SIGTSTP, [](int) { suspends = 1; }) == SIG_IGN) signal(SIGTSTP, SIG_IGN);
-    PipeEnds pipe;
-    open_pipe(pipe[0], pipe[1]);
+    PipeEnds pipe, life;
+    for (PipeEnds* ends : {&pipe, &life}) open_pipe((*ends)[0], (*ends)[1]);
     const auto pass = [&](int number) {
         const char byte = char(number);
         [[maybe_unused]] const ssize_t written = write(pipe[1], &byte, 1);
     };
     pass(0);
     child = start_in_group(argv, pipe[0]);
+    const pid_t survivor = fork();
+    if (survivor == 0) outlive(life, child, pipe[1]);
     int status = 0, passed = 0;
     pid_t ended;
     while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
@@ -184,11 +178,14 @@ int run_instead(const std::vector<std::string>& argv,
         }
         if (take_save_request()) pass(SIGUSR1);
         if (suspends) {  // by Ctrl-Z, until fg or bg
-            suspend(child, pipe);
+            kill(child, SIGTSTP);
+            raise(SIGSTOP);
             suspends = 0;
+            kill(child, SIGCONT);
         }
         usleep(20000);
     }
+    if (survivor > 0 && kill(survivor, SIGKILL) == 0) waitpid(survivor, nullptr, 0);
     if (ended < 0) throw std::system_error(errno, std::generic_category());
     if (passed) return 128 + passed;
     return status_of(status);

@@ -104,14 +104,9 @@ void take_signals_from_input(void (*end)(int)) {
             return count == 1;
         };
         if (!reads() || number != 0) return;  // another launcher's input
-        const auto take = [end](int of) { is_deadly(of) ? end(of) : void(kill(getpid(), of)); };
-        bool stops = false;
-        for (; reads(); stops |= number != SIGUSR1) take(number);
-        if (stops) return;
-        // A launcher that ends the job closes the input, too, and kills this process within a second.
-        // Nobody signals the launcher: Open MPI 4 crashes if a signal comes meanwhile.
-        if (is_deadly(SIGTERM)) sleep(2);
-        take(SIGTERM);
+        // The end of the input says nothing: a launcher that ends the job also closes it. Nobody signals the
+        // launcher, since that of Open MPI 4 crashes if a signal comes then.
+        while (reads()) is_deadly(number) ? end(number) : void(kill(getpid(), number));
     }).detach();
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
