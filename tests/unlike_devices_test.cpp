@@ -335,7 +335,7 @@ TEST_F(Devices, EndWithTheLineOfAnError) {
 TEST_F(Devices, EndWithALineWhenASignalComesEarly) {
     const std::string script = R"(
         "$@" & job=$!
-        until pgrep -f "^mpirun .*$OUTPUT" >/dev/null; do sleep 0.01; done
+        while kill -0 $job && ! pgrep -f "^(mpirun|prterun) .*$OUTPUT" >/dev/null; do sleep 0.01; done
         sleep $SECONDS_LATER; kill -INT $job
         wait $job)";
     for (const std::string seconds : {"0", "0.1", "0.3", "0.6", "1"}) {
