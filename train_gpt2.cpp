@@ -337,17 +337,22 @@ static void plan_without_tokens(Options& o, const TextTokens& tokens) {
     o.train_data = o.val_data = {};
 }
 
-// The time of a step of a new model; infinite if it does not fit in memory.
+// The time of a step of a new model; infinite if it does not fit in memory. A candidate's kernels are not
+// tuned, which takes seconds, and drop nothing, since the passes over the text follow from its time.
 template <class Real>
-static double time_step(Options o, LaunchPad* pad, Communicator& job, const TextRecipe& recipe) {
+static double time_step(Options o, LaunchPad* pad, Communicator& job, const TextRecipe& recipe,
+                        bool is_candidate) {
     o.batch = recipe.batch;
     o.sequence = recipe.shape.sequence;
+    if (!is_candidate) o.sources.choose(o.dropout, recipe.dropout);
     o.sources.choose(o.optimizer, finetunes(o) ? OptimizerKind::adamw : OptimizerKind::muon);
     const ModelConfig config = config_of(recipe);
     if (!memory_check<Real>(o, config, pad, job).fits_here(shape_of(o)))
         return std::numeric_limits<double>::infinity();
     GPT2<Real> g(config, pad);
+    g.dropout = o.dropout;
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
+    if (pad && is_candidate) pad->skip_tuning();
     Optimizer<Real> optimizer(config, g.memory, optimizer_options(o), share_of_process(o, job));
     initialize_parameters(config, o.seed, parameter_writer(g, &optimizer));
     std::optional<Mixture> no_data;
@@ -356,7 +361,8 @@ static double time_step(Options o, LaunchPad* pad, Communicator& job, const Text
     const int processes = o.is_divided ? 1 : o.num_processes;
     const int micro_steps = std::max(1, recipe.shape.tokens_per_step / (o.batch * o.sequence * processes));
     const double seconds = micro_steps * mean_step_seconds(o, g, optimizer, no_data, 1);
-    print_line(stdout, "measured: %s: %.4g ms per step", describe_shape(recipe).c_str(), 1e3 * seconds);
+    print_line(stdout, "measured: %s%s: %.4g ms per step", describe_shape(recipe).c_str(),
+               is_candidate ? "" : ", as they will be trained", 1e3 * seconds);
     return seconds;
 }
 
@@ -364,18 +370,24 @@ static double time_step(Options o, LaunchPad* pad, Communicator& job, const Text
 static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, LaunchPad* pad,
                                 std::map<std::string, double>& times, Communicator& job) {
     TextRecipe recipe;
+    const auto time = [&](const TextRecipe& r, bool is_candidate) {
+        return with_precision(stored_type_name(o.precision), [&]<class Real>(Real) {
+            return time_step<Real>(o, pad, job, r, is_candidate);
+        });
+    };
     job.agree([&] {
         if (job.rank > 0) return;
         recipe = choose_recipe(o, tokens, pad, [&](const TextRecipe& candidate) {
             double& seconds = times[describe_shape(candidate)];
             if (o.plans_device())  // which need not be there
                 seconds = 6 * candidate.parameters * candidate.shape.tokens_per_step / 1e13;
-            if (seconds == 0)
-                seconds = with_precision(stored_type_name(o.precision), [&]<class Real>(Real) {
-                    return time_step<Real>(o, pad, job, candidate);
-                });
+            if (seconds == 0) seconds = time(candidate, true);
             return seconds;
         });
+        const bool is_tuned = pad && pad->device().is_gpu();
+        if (o.plans_only() || recipe.step_seconds == 0 || !(is_tuned || recipe.dropout > 0)) return;
+        recipe.step_seconds = time(recipe, false);
+        recipe = recount(o, tokens, pad, recipe);
     });
     job.broadcast(&recipe, sizeof recipe, 0);
     return recipe;
