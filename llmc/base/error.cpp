@@ -1,11 +1,7 @@
 #include "llmc/base/error.h"
 
-#include <algorithm>
-#include <cctype>
 #include <cstdarg>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <new>
 #include <system_error>

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <exception>
 #include <filesystem>
-#include <functional>
 #include <set>
 
 #include "llmc/base/checksum.h"

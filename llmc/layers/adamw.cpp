@@ -7,7 +7,6 @@
 #include "llmc/base/ceil_div.h"
 #include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
-#include "shaders/args.h"
 
 AdamWStep adamw_step(float learning_rate, float beta1, float beta2, float eps, int t) {
     return {learning_rate,

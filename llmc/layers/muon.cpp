@@ -16,7 +16,6 @@
 #include "llmc/layers/adamw.h"
 #include "llmc/layers/matmul.h"
 #include "llmc/layers/tensor_core.h"
-#include "shaders/args.h"
 
 MuonStep muon_step(float learning_rate, float momentum, int t) {
     return {learning_rate, momentum, hash(uint32_t(t))};

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/base/error.h"
 
 std::vector<Shard> Ownership::within(const TensorRange& range) const {
     const size_t end = range.first + range.count;

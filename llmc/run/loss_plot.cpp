@@ -1,7 +1,6 @@
 #include "llmc/run/loss_plot.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <sstream>
 

@@ -9,7 +9,6 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/ignored_target.h"
-#include "llmc/base/lines.h"
 #include "llmc/base/toml.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/data/sidecar.h"

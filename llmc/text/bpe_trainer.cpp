@@ -11,7 +11,6 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/output.h"
 #include "llmc/base/utf8.h"
 #include "llmc/text/bpe_merges.h"
 #include "llmc/text/word_counts.h"
