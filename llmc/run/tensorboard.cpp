@@ -87,12 +87,6 @@ static std::string summary(const std::vector<Scalar>& scalars) {
 
 // --- files ---
 
-static std::string host_in_a_name() {
-    std::string name = host_name();
-    std::replace_if(name.begin(), name.end(), is_separator, '_');
-    return name.empty() ? "localhost" : name;
-}
-
 // The present time in seconds, as the digits of a new file's name. Readers sort names as text, whatever their
 // length: if an existing file is from the same second, from before a clock was set back, or has more digits,
 // the new name is that file's with one more digit.
@@ -112,8 +106,9 @@ static std::string time_of_new_file(const std::string& folder) {
 
 std::string start_event_file(const std::string& folder, int resume_step) {
     create_subfolder(folder);
-    const std::string path =
-        folder + "/events.out.tfevents." + time_of_new_file(folder) + "." + host_in_a_name();
+    std::string host = host_name().empty() ? "localhost" : host_name();
+    std::replace_if(host.begin(), host.end(), is_separator, '_');
+    const std::string path = folder + "/events.out.tfevents." + time_of_new_file(folder) + "." + host;
     std::string records = event_at(0, field(3, std::string_view("brain.Event:2")));
     // a SessionLog whose status is START, which readers of version 2 honour: earlier events from here on are
     // void

@@ -81,8 +81,6 @@ static Tokenizer first_tokens(const BpeOptions& bpe) {
 
 // --- counting words ---
 
-namespace {
-
 // Threads read blocks one at a time and count their words in parallel.
 struct WordReader {
     TextReader reader;
@@ -124,8 +122,6 @@ struct WordReader {
             }
     }
 };
-
-}  // namespace
 
 static void refuse_pipes(const std::vector<std::string>& files) {
     for (const std::string& file : files)
