@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <limits>
 #include <map>
 #include <optional>
@@ -26,7 +25,6 @@
 #include "llmc/base/system_files.h"
 #include "llmc/files/export.h"
 #include "llmc/kernels/self_test.h"
-#include "llmc/launchpad/open_device.h"
 #include "llmc/launchpad/peak.h"
 #include "llmc/model/gradient_exchange.h"
 #include "llmc/options/start_program.h"

@@ -11,7 +11,6 @@
 #include <mutex>
 #include <optional>
 #include <regex>
-#include <set>
 #include <span>
 
 #include "llmc/base/clock.h"
@@ -277,7 +276,7 @@ static Tokenizer find_tokenizer(const PreparationOptions& options) {
     const std::optional<BpeOptions> asked = parse_bpe(options.tokenizer);
     BpeOptions bpe = options.bpe;
     if (asked) bpe.vocab_size = asked->vocab_size;
-    Tokenizer tokenizer = options.trained ? options.trained->copy()
+    Tokenizer tokenizer = options.trained ? *options.trained
                           : asked         ? train_tokenizer({{options.found.files, options}}, bpe)
                                           : open_tokenizer(options.tokenizer);
     take_template(options, tokenizer);
@@ -344,14 +343,12 @@ static void remove_earlier_shards(const PreparationOptions& options, const Stage
     }
 }
 
-static bool is_shard_or_mask(const std::string& path) { return is_token_shard(path) || is_mask(path); }
-
 // Error if a file that this run will replace or delete is somebody else's, or an input.
 static void check_outputs(const PreparationOptions& options, std::vector<std::string> inputs) {
     const std::string prefix = (fs::path(options.out) / options.name).generic_string();
     inputs.insert(inputs.end(), options.files_from.begin(), options.files_from.end());
-    for (const std::string& path : earlier_shards(options))
-        check_output(path, inputs, is_shard_or_mask, Target::file);
+    const auto is_ours = [](const std::string& path) { return is_token_shard(path) || is_mask(path); };
+    for (const std::string& path : earlier_shards(options)) check_output(path, inputs, is_ours, Target::file);
     check_output(prefix + ".json", inputs, is_sidecar, Target::file);
     const bool is_again = file_exists(prefix + ".json");
     const auto is_copy = [&](const std::string& path) { return is_again || is_tokenizer_file(path); };
@@ -566,7 +563,7 @@ void prepare_tokens(PreparationOptions options) {
     if (options.is_chat) show_example(options);
     const double start = now();
     std::vector<Tokenizer> tokenizers;
-    for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(of_reader.copy());
+    for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(of_reader);
     Preparation work = {tokenizers[0].end_of_text,
                         options.val_tokens,
                         {staged, prefix + "_val", options.shard_tokens},

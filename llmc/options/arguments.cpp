@@ -31,16 +31,13 @@ static NamedOption find_long(OptionTable& table, const std::string& argument) {
     return {};
 }
 
-static NamedOption find_flag(OptionTable& table, const std::string& argument) {
+static NamedOption find_option(OptionTable& table, const std::string& argument) {
+    if (argument.starts_with("--")) return find_long(table, argument);
     for (Option& row : table.rows)
         if (row.flag == argument.substr(1)) return {&row};
     for (Option& row : table.rows)
         if (row.flag == argument.substr(1, 1) && row.bare.empty()) return {&row, argument.substr(2)};
     return {};
-}
-
-static NamedOption find_option(OptionTable& table, const std::string& argument) {
-    return argument.starts_with("--") ? find_long(table, argument) : find_flag(table, argument);
 }
 
 // The values of an option, which begin at arguments[next].

@@ -125,16 +125,12 @@ std::string Progress::time_left(int step) const {
     return duration(double(max_steps - step - 1) * mean_seconds());
 }
 
-static std::string bar(double done, int width) {
-    const int filled = int(done * width);
-    return '[' + std::string(filled, '#') + std::string(width - filled, '.') + ']';
-}
-
 void Progress::show_status(int step, float loss, float norm, double rate) {
     const bool last_step = step + 1 == max_steps;
     if (now() - last_status < 0.1 && !last_step) return;
     last_status = now();
-    std::string line = bar(double(step + 1) / max_steps, 20);
+    const size_t width = 20, filled = size_t(step + 1) * width / size_t(max_steps);
+    std::string line = '[' + std::string(filled, '#') + std::string(width - filled, '.') + ']';
     line += format_string(" %d/%d ETA %s | loss %.4f | norm %.3f | %.0f tok/s", step + 1, max_steps,
                           time_left(step).c_str(), loss, norm, rate);
     line += mfu_text(rate) + " | " + gib(memory_bytes);

@@ -9,7 +9,6 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/ignored_target.h"
-#include "llmc/base/lines.h"
 #include "llmc/base/toml.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/data/sidecar.h"
@@ -161,11 +160,6 @@ static void check_resume(const Options& o, const Start& start, int max_steps) {
 }
 
 // --- data ---
-
-static DataPatterns data_patterns(const Options& o) {
-    if (o.overfit) return {.train = o.val_data, .val = o.val_data};
-    return {.train = without_weights(o.train_data), .val = o.val_data, .shares = shares_of(o.train_data)};
-}
 
 static Mixture training_data(const Options& o, const RunInputs& inputs) {
     const DataPatterns& data = inputs.data;
@@ -391,7 +385,9 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
                         .data_names_tokenizer = data.has_value(),
                         .start = std::move(start),
                         .config = config,
-                        .data = data_patterns(o),
+                        .data = {.train = o.overfit ? o.val_data : without_weights(o.train_data),
+                                 .val = o.val_data,
+                                 .shares = o.overfit ? std::vector<double>() : shares_of(o.train_data)},
                         .hellaswag_file = o.hellaswag ? o.hellaswag_file : "",
                         .examples = std::move(examples)};
     if (!o.may_choose_batch()) open_data(o, inputs, job.rank == 0);
@@ -464,13 +460,6 @@ static void make_room(const Options& o, const RunInputs& inputs, const Optimizer
     check_room_for_run(folder, bytes, count + best, keep ? keep + best : 0);
 }
 
-// The options that made the checkpoint, or, if it does not say, the options of options.toml.
-static std::string options_before(const Start& start) {
-    const std::string path = options_path(start.folder);
-    if (!start.resumed || !start.state.options.empty() || !file_exists(path)) return start.state.options;
-    return read_whole_file(path);
-}
-
 // The rate of the next step follows the schedule over the run's new length, which may be far above the rate
 // at which the run has ended.
 static void note_changed_rate(const Options& o, const RunInputs& inputs, const std::string& before) {
@@ -511,7 +500,10 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     if (start.folder.empty()) return;
     if (!start.continues) move_earlier_run(start.folder);
     make_room(o, inputs, share);
-    const std::string before = options_before(start);
+    std::string before = start.state.options;  // that made the checkpoint, if it says so
+    if (const std::string path = options_path(start.folder);
+        start.resumed && before.empty() && file_exists(path))
+        before = read_whole_file(path);
     for (const std::string& line : changed_options(before, o)) print_line(stdout, "note: %s", line.c_str());
     note_changed_rate(o, inputs, before);
     note_changed_step(inputs);

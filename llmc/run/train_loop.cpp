@@ -11,7 +11,6 @@
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
-#include "llmc/launchpad/open_device.h"
 #include "llmc/options/option_files.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/model_checkpoint.h"

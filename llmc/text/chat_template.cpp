@@ -180,19 +180,15 @@ json messages_of(const json& object, const std::string& where, bool* is_unanswer
 
 // --- text and tokens ---
 
-static json config_of(const Tokenizer& tokenizer) {
-    return tokenizer.roles.empty()
-               ? json::object()
-               : parse_json_object(tokenizer.roles, "the tokenizer's roles").value("config", json::object());
-}
-
 ChatTemplate::ChatTemplate(const Tokenizer& tokenizer)
     : source(chat_template_of(tokenizer.roles)),
       end_of_text(tokenizer.tokens[size_t(tokenizer.end_of_text)]),
       name(tokenizer.template_name.empty() ? "the chat template of " + tokenizer.name
                                            : tokenizer.template_name) {
     if (source.empty()) source = builtin_chat_template();
-    const json config = config_of(tokenizer);
+    json config = json::object();
+    if (!tokenizer.roles.empty())
+        config = parse_json_object(tokenizer.roles, "the tokenizer's roles").value("config", config);
     bos = config.value("bos_token", end_of_text);
     eos = config.value("eos_token", end_of_text);
     stop();
