@@ -317,6 +317,18 @@ TEST_F(ChatRun, FaultsAreNamed) {
     write_whole_file(bad, {"{user}{assistant}"});
     EXPECT_TRUE(
         contains(prepared("", {"--template", bad}), "chat.jsonl: line 3: --template " + bad + ": it says"));
+    for (const std::string place : {"{usr}: {assistant}", "{user}: {assistant} {System}"}) {
+        write_whole_file(bad, {place});
+        EXPECT_TRUE(contains(prepared("", {"--template", bad}), "} is no place for a text: a template has"));
+    }
+    EXPECT_TRUE(contains(prepared("{\"messages\": []}\n", {}), "line 31 has neither messages nor"));
+    for (const std::string start :  // a file without .jsonl
+         {R"({"messages": []})", R"({"id": 1})", R"({"data": [{"a": 1}]})"}) {
+        write_whole_file(bad, {start, "\n", start.substr(0, 5), "\n"});
+        const std::string err =
+            run_program({bin("prepare_data"), "--out", folder.path, "--name", "x", bad}).err;
+        EXPECT_TRUE(contains(err, "bad has JSON objects on its lines: name the field")) << err;
+    }
     EXPECT_TRUE(
         contains(prepared(R"({"messages": [{"role": "user", "content": "q"}]})", {}),
                  "line 31 has no answer: no message of the role assistant (or gpt); --skip-bad-lines"));
@@ -435,6 +447,19 @@ struct ChatShards : ChatRun {
         return run_program(words);
     }
 };
+
+TEST_F(ChatShards, LossesOfOtherTokensDoNotCompare) {
+    write_token_shard(folder / "plain.bin", std::vector<uint16_t>(2000, 'a').data(), 2000);
+    const auto warned = [&](const std::string& train, const std::string& val) {
+        return contains(
+            run_program({bin("train_gpt2"), "-i", folder / train, "-j", folder / val, "-t", "96", "-b", "1",
+                         "-x", "0", "--device", "cpu", "-e", "custom:layers=1,heads=2,channels=32"})
+                .err,
+            "the validation loss counts ");
+    };
+    EXPECT_TRUE(warned("q_train.bin", "plain.bin") && warned("plain.bin", "q_val.bin"));
+    EXPECT_FALSE(warned("q_train.bin", "q_val.bin"));
+}
 
 // Sequences of another length would cut examples that were packed for this one.
 TEST_F(ChatShards, SequencesAreThoseOfTheExamples) {

@@ -257,6 +257,9 @@ TEST(ChatExamples, Fields) {
     EXPECT_EQ(messages(R"({"messages":[{"role":"user","from":"Ann","content":"q"},
                            {"role":"assistant","content":"a"}]})"),
               question);
+    EXPECT_EQ(messages(R"({"messages":[{"role":"user","content":[{"type":"text","text":"q"},{"text":"r"}]},
+                           {"role":"assistant","content":"a"}]})")[0]["content"],
+              "q\nr");
     for (const char* other :
          {R"({"conversations":[{"user":"q","bot":"a"}]})", R"({"question":"q","answer":"a"})",
           R"({"text":"a"})", R"({"prompt":"a"})", R"({"messages":"a"})", R"({"instruction":"a","input":"b"})",
@@ -274,6 +277,12 @@ TEST(ChatExamples, Fields) {
               std::string::npos);
     EXPECT_NE(error_of(R"({"messages":[{"role":"user","content":null}]})").find("message 1 is not"),
               std::string::npos);
+    EXPECT_NE(error_of(R"({"messages":[{"role":"user","content":[{"type":"image","text":"q"}]}]})")
+                  .find("message 1 is not"),
+              std::string::npos);
+    EXPECT_NE(
+        error_of(R"({"messages":[{"role":"assistant","content":"a","weight":0}]})").find("has a weight"),
+        std::string::npos);
     EXPECT_NE(error_of(R"({"prompt":"q","completion":" "})").find("an answer is empty"), std::string::npos);
     EXPECT_NE(error_of(R"({"text":"q"})").find("x: line 1 has neither messages nor"), std::string::npos);
 }

@@ -332,6 +332,15 @@ static std::vector<std::string> earlier_shards(const PreparationOptions& options
     return paths;
 }
 
+static void note_earlier_shards(const PreparationOptions& options) {
+    std::vector<std::string> earlier = earlier_shards(options);
+    std::erase_if(earlier, [](const std::string& path) { return !path.ends_with(".bin"); });
+    if (earlier.empty()) return;
+    print_line(stdout, "note: %s of this --name, from before, %s replaced: the first is %s",
+               counted(earlier.size(), "shard").c_str(), earlier.size() == 1 ? "is" : "are",
+               earlier[0].c_str());
+}
+
 // Deletes those that are not among the new ones, because a glob would mix them.
 static void remove_earlier_shards(const PreparationOptions& options, const StagedShards& fresh) {
     for (const std::string& path : earlier_shards(options)) {
@@ -588,6 +597,7 @@ void prepare_tokens(PreparationOptions options) {
     work.train.finish();
     if (options.before_replacing) options.before_replacing();
     const bool has_trained = was_trained(prefix);
+    if (!options.before_replacing) note_earlier_shards(options);
     record_shards(prefix, tokenizers[0], staged.shards);  // first: shards that it does not list are refused
     staged.rename_all();
     remove_earlier_shards(options, staged);
