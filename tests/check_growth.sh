@@ -13,5 +13,5 @@ check() {
 }
 check 45104 llmc shaders
 check 6490 dev
-check 33241 tests
+check 33243 tests
 exit $bad
