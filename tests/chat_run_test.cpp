@@ -321,13 +321,18 @@ TEST_F(ChatRun, FaultsAreNamed) {
         write_whole_file(bad, {place});
         EXPECT_TRUE(contains(prepared("", {"--template", bad}), "} is no place for a text: a template has"));
     }
-    EXPECT_TRUE(contains(prepared("{\"messages\": []}\n", {}), "line 31 has neither messages nor"));
-    for (const std::string start :  // a file without .jsonl
-         {R"({"messages": []})", R"({"id": 1})", R"({"data": [{"a": 1}]})"}) {
-        write_whole_file(bad, {start, "\n", start.substr(0, 5), "\n"});
+    const std::string none = R"({"messages": []})", no_name = "bad has JSON objects on its lines: name the";
+    // of a file without .jsonl
+    for (const auto& [text, says] : std::map<std::string, std::string>{
+             {none + "\n" + line(0), "line 1 has neither messages nor"},
+             {none + "\n" + none, no_name},
+             {"{\"id\": 1}\n{\"id\": 2}", no_name},
+             {R"({"data": [{"a": 1}]})", no_name},
+         }) {
+        write_whole_file(bad, {text});
         const std::string err =
             run_program({bin("prepare_data"), "--out", folder.path, "--name", "x", bad}).err;
-        EXPECT_TRUE(contains(err, "bad has JSON objects on its lines: name the field")) << err;
+        EXPECT_TRUE(contains(err, says)) << err;
     }
     EXPECT_TRUE(
         contains(prepared(R"({"messages": [{"role": "user", "content": "q"}]})", {}),

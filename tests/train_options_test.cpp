@@ -128,6 +128,8 @@ TEST(TrainOptions, FlagsWithoutEffectGiveANote) {
     EXPECT_EQ(note({"-e", "d1", "-x", "3", "--export", "hf", "a"}),
               "--max-steps has no effect with --export");
     EXPECT_EQ(note({"--text", "a", "--muon-lr", "0.1"}), "");  // Muon is chosen
+    EXPECT_EQ(note({"-i", "a", "-k", "constant", "-q", "0.1", "-m", "3"}),
+              "--val-batches has no effect: it is for -j; --final-lr-fraction has no effect: -k is constant");
     EXPECT_TRUE(parse({"-i", "train.bin", "-pn", "1", "-pr", "0", "-z", "0", "-h", "0"}).notes.empty());
     EXPECT_TRUE(parse({"-i", "train.bin", "-z", "1"}).notes.empty());
     EXPECT_EQ(parse({"-i", "train.bin"}).zero_stage, 1);

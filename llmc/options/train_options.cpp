@@ -354,6 +354,7 @@ static void note_unread(const OptionTable& table, Options& o, const char* instea
 static void note_without_effect(OptionTable& table, Options& o) {
     const bool is_alone = o.num_processes == 1 && o.devices.empty();
     const bool is_chosen = o.needs_tokens() && !o.is_given(o.optimizer) && !finetunes(o);
+    const bool is_constant = o.is_given(o.scheduler) && o.scheduler == Schedule::constant;
     const bool is_adamw = o.optimizer == OptimizerKind::adamw && !is_chosen;
     const struct {
         const char *name, *why;
@@ -365,7 +366,10 @@ static void note_without_effect(OptionTable& table, Options& o) {
                 {"timeout", "it is for a job of several processes", is_alone},
                 {"muon-lr", "it is for --optimizer muon", is_adamw},
                 {"momentum", "it is for --optimizer muon", is_adamw},
-                {"hellaswag-file", "it is for -h 1", !o.hellaswag}};
+                {"hellaswag-file", "it is for -h 1", !o.hellaswag},
+                {"val-batches", "it is for -j", o.val_data.empty() && o.text.empty()},
+                {"profile", "it is for a training", o.plans_only()},
+                {"final-lr-fraction", "-k is constant", is_constant}};
     for (const auto& [name, why, is_in_vain] : rows)
         if (is_in_vain && table.find(name)->source == Source::command_line)
             o.notes.push_back(format_string("--%s has no effect: %s", name, why));
