@@ -166,6 +166,8 @@ TEST(ChatTemplate, OfExamples) {
         end + "It's \\ s!\nQ: x\nA:");
     EXPECT_EQ(chat.parts(json::array({said("user", "x"), said("assistant", "y")}))[1].text, " y<end>" + end);
     EXPECT_EQ(chat.stop(), "<end>");
+    const ChatTemplate windows(bytes_with("{% for m in messages %}\r\n{{ m.content }}\r\n{% endfor %}"));
+    EXPECT_EQ(windows.prompt(json::array({said("user", "x")})), "x\n");
     const ChatTemplate without(bytes_with(template_of("{user}{assistant}")));
     EXPECT_NE(message_of([&] {
                   without.prompt(json::array({said("system", "s")}));

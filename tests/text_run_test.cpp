@@ -198,9 +198,12 @@ TEST_F(TextRun, EvaluatesAnyText) {
                                                        "run", "--device", "cpu", "--text", "my.txt"},
                                                       options));
         EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_EQ(contains(result.err, "latin is not UTF-8"), !options.empty() && options[1] == "latin");
         return result.out;
     };
     EXPECT_TRUE(contains(eval({}), " bits per byte"));
+    write_whole_file(folder / "latin", {"caf\xe9"});
+    eval({"--text", "latin"});
     EXPECT_EQ(eval({}), eval({"--split-documents", "blank-line"}));
     EXPECT_NE(eval({}), eval({"--split-documents", "none"}));
 }

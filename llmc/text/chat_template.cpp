@@ -73,8 +73,14 @@ std::string builtin_chat_template() {
     return jinja_of_example("{system}\n\n### Question\n{user}\n\n### Answer\n{assistant}");
 }
 
+// As Jinja reads a template.
+static std::string with_plain_line_ends(std::string text) {
+    for (size_t end = 0; (end = text.find("\r\n", end)) != text.npos;) text.erase(end, 1);
+    return text;
+}
+
 std::string read_chat_template(const std::string& path) {
-    const std::string text = read_text_file(path, 1 << 20);
+    const std::string text = with_plain_line_ends(read_text_file(path, 1 << 20));
     if (find_not_utf8(text) != text.npos) fail("--template %s is not UTF-8", path.c_str());
     if (text.find("{{") != text.npos || text.find("{%") != text.npos) return text;
     static const std::regex place("\\{(?!(user|assistant|system)\\})[A-Za-z_ ]{1,32}\\}");
@@ -205,7 +211,7 @@ static json config_of(const Tokenizer& tokenizer) {
 }
 
 ChatTemplate::ChatTemplate(const Tokenizer& tokenizer)
-    : source(chat_template_of(tokenizer.roles)),
+    : source(with_plain_line_ends(chat_template_of(tokenizer.roles))),
       end_of_text(tokenizer.tokens[size_t(tokenizer.end_of_text)]),
       name(tokenizer.template_name.empty() ? "the chat template of " + tokenizer.name
                                            : tokenizer.template_name) {
