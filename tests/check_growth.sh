@@ -13,5 +13,5 @@ check() {
 }
 check 45114 llmc shaders
 check 6490 dev
-check 33255 tests
+check 33256 tests
 exit $bad

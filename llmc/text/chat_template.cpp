@@ -189,7 +189,7 @@ json messages_of(const json& object, const std::string& where, bool* is_unanswer
         if (role != "system" && role != "user" && role != "assistant")
             fail("%s: the role '%s' is none of system, user (human) and assistant (gpt)", where.c_str(),
                  printable(role).c_str());
-        if (m.value("weight", json(1)) != 1)
+        if (const json weight = m.value("weight", json()); !weight.is_null() && weight != 1)
             fail("%s: message %zu has a weight: all answers count alike", where.c_str(), plain.size() + 1);
         plain.push_back(message(role.c_str(), content));
         if (role != "assistant") continue;
