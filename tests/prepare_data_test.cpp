@@ -95,7 +95,7 @@ TEST(prepare_data, shards_are_numbered_where_there_are_several) {
     write_whole_file(folder / "x_train_notes.bin", {"mine"});
     const ProgramResult later = prepare(folder, {folder / "text"});
     ASSERT_EQ(later.status, 0);
-    EXPECT_NE(later.out.find("note: 4 shards of this --name, from before, are replaced"), std::string::npos);
+    EXPECT_NE(later.out.find("x_train_000001.bin: removed, an earlier shard"), std::string::npos);
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^" + text));
     for (const char* stale :
          {"x_val_000000.bin", "x_val_000001.bin", "x_train_000000.bin", "x_train_000001.bin"})

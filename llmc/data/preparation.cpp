@@ -69,8 +69,10 @@ struct StagedShards {
     void rename_all() {
         for (; renamed < shards.size(); renamed++) {
             const TokenShard& shard = shards[renamed];
+            const char* old = file_exists(shard.path) ? ", instead of an earlier shard" : "";
             move(temporary[renamed], shard.path);
-            print_line(stdout, "%s: %llu tokens", shard.path.c_str(), (unsigned long long)shard.tokens);
+            print_line(stdout, "%s: %llu tokens%s", shard.path.c_str(), (unsigned long long)shard.tokens,
+                       old);
         }
     }
 };
@@ -332,15 +334,6 @@ static std::vector<std::string> earlier_shards(const PreparationOptions& options
     return paths;
 }
 
-static void note_earlier_shards(const PreparationOptions& options) {
-    std::vector<std::string> earlier = earlier_shards(options);
-    std::erase_if(earlier, [](const std::string& path) { return !path.ends_with(".bin"); });
-    if (earlier.empty()) return;
-    print_line(stdout, "note: %s of this --name, from before, %s replaced: the first is %s",
-               counted(earlier.size(), "shard").c_str(), earlier.size() == 1 ? "is" : "are",
-               earlier[0].c_str());
-}
-
 // Deletes those that are not among the new ones, because a glob would mix them.
 static void remove_earlier_shards(const PreparationOptions& options, const StagedShards& fresh) {
     for (const std::string& path : earlier_shards(options)) {
@@ -349,7 +342,9 @@ static void remove_earlier_shards(const PreparationOptions& options, const Stage
             return (fold_case(shard.path) == fold_case(path) && is_same_file(shard.path, path)) ||
                    (shard.mask && fold_case(mask) == fold_case(path) && is_same_file(mask, path));
         };
-        if (std::none_of(fresh.shards.begin(), fresh.shards.end(), is_fresh)) remove_file(path);
+        if (std::any_of(fresh.shards.begin(), fresh.shards.end(), is_fresh)) continue;
+        if (path.ends_with(".bin")) print_line(stdout, "%s: removed, an earlier shard", path.c_str());
+        remove_file(path);
     }
 }
 
@@ -466,27 +461,23 @@ static void check_split(const Preparation& work, const PreparationOptions& optio
 
 static void print_summary(const Preparation& work, const Tokenizer& tokenizer, double seconds) {
     if (work.unused_marks > 0)
-        fprintf(stderr, "note: the text has %llu mark%s such as %s, encoded as ordinary text; %s\n",
-                (unsigned long long)work.unused_marks, work.unused_marks == 1 ? "" : "s",
-                printable(tokenizer.decode(work.first_mark)).c_str(),
-                work.first_mark == work.end_of_text
-                    ? "--split-documents endoftext makes it the end of a document"
-                    : "--special-tokens makes them tokens");
+        fprintf(
+            stderr, "note: the text has %s such as %s, encoded as ordinary text; %s\n",
+            counted(work.unused_marks, "mark").c_str(), printable(tokenizer.decode(work.first_mark)).c_str(),
+            work.first_mark == work.end_of_text ? "--split-documents endoftext makes it the end of a document"
+                                                : "--special-tokens makes them tokens");
     if (work.skipped_lines > 0)
-        print_line(stderr, "note: %llu bad line%s left out; the first: %s",
-                   (unsigned long long)work.skipped_lines, work.skipped_lines == 1 ? " was" : "s were",
+        print_line(stderr, "note: %s %s left out; the first: %s",
+                   counted(work.skipped_lines, "bad line").c_str(), work.skipped_lines == 1 ? "was" : "were",
                    work.first_skipped.c_str());
     if (work.draw)
         printf("%llu of %llu documents, or blocks of long ones, are for validation\n",
                (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts);
     if (work.draw && work.draw->repeats)
-        printf("note: repeats of texts for validation were left out: %llu\n",
-               (unsigned long long)work.draw->repeats);
+        printf("note: %s of texts for validation left out\n", counted(work.draw->repeats, "repeat").c_str());
     const uint64_t total = work.val.total + work.train.total;
-    if (work.train_examples) {
-        printf("%llu tokens, with those that fill sequences\n", (unsigned long long)total);
-        return;
-    }
+    if (work.train_examples)
+        return print_line(stdout, "%llu tokens, with those that fill sequences", (unsigned long long)total);
     printf("%llu bytes, %llu tokens, %.2f bytes per token, %.1f MB/s\n", (unsigned long long)work.bytes,
            (unsigned long long)total, double(work.bytes) / double(total),
            1e-6 * double(work.bytes) / seconds);
@@ -597,7 +588,6 @@ void prepare_tokens(PreparationOptions options) {
     work.train.finish();
     if (options.before_replacing) options.before_replacing();
     const bool has_trained = was_trained(prefix);
-    if (!options.before_replacing) note_earlier_shards(options);
     record_shards(prefix, tokenizers[0], staged.shards);  // first: shards that it does not list are refused
     staged.rename_all();
     remove_earlier_shards(options, staged);
