@@ -333,6 +333,12 @@ static void plan_without_tokens(Options& o, const TextTokens& tokens) {
         o.max_steps = int(std::clamp(o.epochs * double(tokens.train_tokens / per_step), 1.0, 1e9));
     o.expected_tokens = tokens.of_sources;
     o.train_data = o.val_data = {};
+    const uint64_t batch = uint64_t(o.global_batch()) * o.sequence;
+    // the tokens are estimated, and a mixture fills a batch with several passes
+    if (const uint64_t fewest = std::min(tokens.train_tokens, tokens.val_tokens);
+        tokens.of_sources.size() == 1 && !o.is_divided && batch > fewest + fewest / 8)
+        fail("%s, and a batch of %d x %d has %llu: use shorter sequences (-t) or more text",
+             o.expected_data.c_str(), o.global_batch(), o.sequence, (unsigned long long)batch);
 }
 
 // The time of a step of a new model; infinite if it does not fit in memory. A candidate's kernels are not
@@ -364,6 +370,12 @@ static double time_step(Options o, LaunchPad* pad, Communicator& job, const Text
     return seconds;
 }
 
+// Operations per second, for plans that measure nothing.
+static double assumed_rate(const Options& o, const LaunchPad* pad) {
+    const bool is_gpu = o.plans_device() || (pad && pad->device().is_gpu());
+    return is_gpu ? 1e13 : 3e10 * omp_get_max_threads();
+}
+
 // What the first process chooses for a text, in all processes. Of each shape, one model is timed.
 static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, LaunchPad* pad,
                                 std::map<std::string, double>& times, Communicator& job) {
@@ -377,8 +389,8 @@ static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, Laun
         if (job.rank > 0) return;
         recipe = choose_recipe(o, tokens, pad, [&](const TextRecipe& candidate) {
             double& seconds = times[describe_shape(candidate)];
-            if (o.plans_device())  // which need not be there
-                seconds = 6 * candidate.parameters * candidate.shape.tokens_per_step / 1e13;
+            if (o.plans_memory_only())  // of a device that need not be there
+                seconds = 6 * candidate.parameters * candidate.shape.tokens_per_step / assumed_rate(o, pad);
             if (seconds == 0) seconds = time(candidate, true);
             return seconds;
         });
@@ -437,6 +449,10 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
         if (is_free && recipe.step_seconds > 0 && !o.plans_memory_only())
             print_choices(o, tokens, pad, times, job);
         o = planned;
+        if (recipe.step_seconds > 0 && o.plans_memory_only())
+            o.notes.push_back(
+                format_string("no time is measured: the choice is for a device of %.3g operations per second",
+                              assumed_rate(o, pad)));
         return plan_without_tokens(o, tokens);
     }
     take_tokenizer(o, recipe);
@@ -479,8 +495,10 @@ static int train(Options& o, Communicator& job) {
     const auto pad = open_training_device(o, job);
     if (o.needs_tokens())
         prepare_and_choose(o, pad.get(), job);
-    else if (o.resume && job.rank == 0)
-        note_changed_texts(o);
+    else if (o.resume)
+        job.agree([&] {
+            if (job.rank == 0) note_changed_texts(o), check_tokens(o);
+        });
     choose_step_of_all(o, job);
     check_all_options(o, job);
     print_notes(o);
@@ -541,6 +559,7 @@ int main(int argc, char** argv) {
         job->form_nodes(options.ranks_per_node);
         options.num_nodes = job->num_nodes;
         if (options.machine.threads) use_threads(options.machine.threads);
+        if (options.list_devices || options.self_test) print_notes(options);
         if (options.list_devices) return print_devices(), 0;
         if (options.self_test) return print_self_test(options.device) ? 0 : 1;
         if (options.exports() || !options.plotted.empty()) return run_alone(options, *job);

@@ -166,6 +166,8 @@ TEST(ChatTemplate, OfExamples) {
         end + "It's \\ s!\nQ: x\nA:");
     EXPECT_EQ(chat.parts(json::array({said("user", "x"), said("assistant", "y")}))[1].text, " y<end>" + end);
     EXPECT_EQ(chat.stop(), "<end>");
+    const ChatTemplate windows(bytes_with("{% for m in messages %}\r\n{{ m.content }}\r\n{% endfor %}"));
+    EXPECT_EQ(windows.prompt(json::array({said("user", "x")})), "x\n");
     const ChatTemplate without(bytes_with(template_of("{user}{assistant}")));
     EXPECT_NE(message_of([&] {
                   without.prompt(json::array({said("system", "s")}));
@@ -257,6 +259,9 @@ TEST(ChatExamples, Fields) {
     EXPECT_EQ(messages(R"({"messages":[{"role":"user","from":"Ann","content":"q"},
                            {"role":"assistant","content":"a"}]})"),
               question);
+    EXPECT_EQ(messages(R"({"messages":[{"role":"user","content":[{"type":"text","text":"q"},{"text":"r"}]},
+                           {"role":"assistant","content":"a"}]})")[0]["content"],
+              "q\nr");
     for (const char* other :
          {R"({"conversations":[{"user":"q","bot":"a"}]})", R"({"question":"q","answer":"a"})",
           R"({"text":"a"})", R"({"prompt":"a"})", R"({"messages":"a"})", R"({"instruction":"a","input":"b"})",
@@ -274,6 +279,12 @@ TEST(ChatExamples, Fields) {
               std::string::npos);
     EXPECT_NE(error_of(R"({"messages":[{"role":"user","content":null}]})").find("message 1 is not"),
               std::string::npos);
+    EXPECT_NE(error_of(R"({"messages":[{"role":"user","content":[{"type":"image","text":"q"}]}]})")
+                  .find("message 1 is not"),
+              std::string::npos);
+    EXPECT_NE(
+        error_of(R"({"messages":[{"role":"assistant","content":"a","weight":0}]})").find("has a weight"),
+        std::string::npos);
     EXPECT_NE(error_of(R"({"prompt":"q","completion":" "})").find("an answer is empty"), std::string::npos);
     EXPECT_NE(error_of(R"({"text":"q"})").find("x: line 1 has neither messages nor"), std::string::npos);
 }

@@ -93,7 +93,9 @@ TEST(prepare_data, shards_are_numbered_where_there_are_several) {
 
     // A later run removes the shards of the earlier one, which a glob would find, and no other file.
     write_whole_file(folder / "x_train_notes.bin", {"mine"});
-    ASSERT_EQ(prepare(folder, {folder / "text"}).status, 0);
+    const ProgramResult later = prepare(folder, {folder / "text"});
+    ASSERT_EQ(later.status, 0);
+    EXPECT_NE(later.out.find("x_train_000001.bin: removed, an earlier shard"), std::string::npos);
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^" + text));
     for (const char* stale :
          {"x_val_000000.bin", "x_val_000001.bin", "x_train_000000.bin", "x_train_000001.bin"})

@@ -68,8 +68,10 @@ struct StagedShards {
     void rename_all() {
         for (; renamed < shards.size(); renamed++) {
             const TokenShard& shard = shards[renamed];
+            const char* old = file_exists(shard.path) ? ", instead of an earlier shard" : "";
             move(temporary[renamed], shard.path);
-            print_line(stdout, "%s: %llu tokens", shard.path.c_str(), (unsigned long long)shard.tokens);
+            print_line(stdout, "%s: %llu tokens%s", shard.path.c_str(), (unsigned long long)shard.tokens,
+                       old);
         }
     }
 };
@@ -339,7 +341,9 @@ static void remove_earlier_shards(const PreparationOptions& options, const Stage
             return (fold_case(shard.path) == fold_case(path) && is_same_file(shard.path, path)) ||
                    (shard.mask && fold_case(mask) == fold_case(path) && is_same_file(mask, path));
         };
-        if (std::none_of(fresh.shards.begin(), fresh.shards.end(), is_fresh)) remove_file(path);
+        if (std::any_of(fresh.shards.begin(), fresh.shards.end(), is_fresh)) continue;
+        if (path.ends_with(".bin")) print_line(stdout, "%s: removed, an earlier shard", path.c_str());
+        remove_file(path);
     }
 }
 
@@ -454,27 +458,23 @@ static void check_split(const Preparation& work, const PreparationOptions& optio
 
 static void print_summary(const Preparation& work, const Tokenizer& tokenizer, double seconds) {
     if (work.unused_marks > 0)
-        fprintf(stderr, "note: the text has %llu mark%s such as %s, encoded as ordinary text; %s\n",
-                (unsigned long long)work.unused_marks, work.unused_marks == 1 ? "" : "s",
-                printable(tokenizer.decode(work.first_mark)).c_str(),
-                work.first_mark == work.end_of_text
-                    ? "--split-documents endoftext makes it the end of a document"
-                    : "--special-tokens makes them tokens");
+        fprintf(
+            stderr, "note: the text has %s such as %s, encoded as ordinary text; %s\n",
+            counted(work.unused_marks, "mark").c_str(), printable(tokenizer.decode(work.first_mark)).c_str(),
+            work.first_mark == work.end_of_text ? "--split-documents endoftext makes it the end of a document"
+                                                : "--special-tokens makes them tokens");
     if (work.skipped_lines > 0)
-        print_line(stderr, "note: %llu bad line%s left out; the first: %s",
-                   (unsigned long long)work.skipped_lines, work.skipped_lines == 1 ? " was" : "s were",
+        print_line(stderr, "note: %s %s left out; the first: %s",
+                   counted(work.skipped_lines, "bad line").c_str(), work.skipped_lines == 1 ? "was" : "were",
                    work.first_skipped.c_str());
     if (work.draw)
         printf("%llu of %llu documents, or blocks of long ones, are for validation\n",
                (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts);
     if (work.draw && work.draw->repeats)
-        printf("note: repeats of texts for validation were left out: %llu\n",
-               (unsigned long long)work.draw->repeats);
+        printf("note: %s of texts for validation left out\n", counted(work.draw->repeats, "repeat").c_str());
     const uint64_t total = work.val.total + work.train.total;
-    if (work.train_examples) {
-        printf("%llu tokens, with those that fill sequences\n", (unsigned long long)total);
-        return;
-    }
+    if (work.train_examples)
+        return print_line(stdout, "%llu tokens, with those that fill sequences", (unsigned long long)total);
     printf("%llu bytes, %llu tokens, %.2f bytes per token, %.1f MB/s\n", (unsigned long long)work.bytes,
            (unsigned long long)total, double(work.bytes) / double(total),
            1e-6 * double(work.bytes) / seconds);

@@ -47,7 +47,8 @@ static std::vector<std::string> take_values(const NamedOption& named,
     std::vector<std::string> values;
     if (named.value) values.push_back(*named.value);
     if (!o.bare.empty() && named.value && !std::count(o.words.begin(), o.words.end(), *named.value))
-        fail("%s takes no value: leave out '=%s'", o.dashed().c_str(), named.value->c_str());
+        fail("%s takes no value%s: leave out '=%s'", o.dashed().c_str(),
+             o.words.size() > 2 ? (" but " + o.words.back()).c_str() : "", named.value->c_str());
     if (!o.bare.empty() && !named.value) values.push_back(o.bare);
     while (values.size() < o.count && next < arguments.size()) values.push_back(arguments[next++]);
     while (o.is_long && next < arguments.size() && !is_option(arguments[next]))

@@ -415,6 +415,14 @@ static void check_packing(int T, const std::vector<DataLoader>& loaders, int pos
              mask_of(unknown->path).c_str(), T);
 }
 
+static bool has_mask(const std::vector<DataLoader>& loaders) {
+    for (const DataLoader& loader : loaders)
+        for (const DataLoader::Shard& shard : loader.all_shards())
+            for (const TokenShard& file : shard.files)
+                if (file.mask) return true;
+    return false;
+}
+
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     const int vocab_size = inputs.config.vocab_size;
     const ModelSource model = {
@@ -426,6 +434,12 @@ void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     inputs.loader = open_training_data(o, inputs);
     check_packing(o.sequence, inputs.val, positions, false);
     if (inputs.loader) check_packing(o.sequence, inputs.loader->loaders, positions, is_first_process);
+    if (!inputs.val.empty() && inputs.loader && is_first_process)
+        if (const bool counts_answers = has_mask(inputs.val);
+            counts_answers != has_mask(inputs.loader->loaders))
+            warn("the validation loss counts %s, and the training loss %s: they do not compare",
+                 counts_answers ? "answers alone" : "all tokens",
+                 counts_answers ? "all tokens" : "answers alone");
     if (!inputs.data_names_tokenizer && inputs.loader && is_first_process)
         warn_of_bytes(inputs.loader->loaders[0].all_shards().front().files, vocab_size);
     inputs.length = length_of(o, inputs.loader, inputs.start);
