@@ -111,7 +111,7 @@ static std::vector<Case> choose_cases(const Calls& calls) {
             for (long call = 1; call <= count; call++) chosen.insert(call);
         size_t next = 0;
         for (const long call : chosen) {
-            if (call > count) continue;
+            if (call < 1 || call > count) continue;
             if (all_calls)
                 for (const VkResult result : results) cases.push_back({function, call, result});
             else
