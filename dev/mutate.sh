@@ -135,7 +135,7 @@ run_test() {
     until (cd "$build" && LLMC_TEST_DEVICE=$device WINEPREFIX=$folder/wine nice -n 19 timeout -k 5 600 \
         "${command[@]}" "--gtest_filter=$filter" --gtest_fail_fast >"$folder/test.log" 2>&1 </dev/null 9>&-); do
         status=$? tries=$((tries - 1))
-        [ $tries -gt 0 ] || return $status
+        [ $tries -gt 0 ] && [ $status -ne 124 ] || return $status
     done
 }
 

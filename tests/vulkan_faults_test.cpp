@@ -91,7 +91,8 @@ struct Case {
     VkResult result;
 };
 
-// A few calls of each function with the errors that it may return, or all calls.
+// A few calls of each function, or all, with one of the errors that it may return. The program does not
+// distinguish the two kinds of memory.
 static std::vector<Case> choose_cases(const Calls& calls) {
     const char* seed_text = getenv("VULKAN_FAULTS_SEED");
     const unsigned seed = seed_text ? unsigned(atoi(seed_text)) : 1;
@@ -112,10 +113,9 @@ static std::vector<Case> choose_cases(const Calls& calls) {
         size_t next = 0;
         for (const long call : chosen) {
             if (call < 1 || call > count) continue;
-            if (all_calls)
-                for (const VkResult result : results) cases.push_back({function, call, result});
-            else
-                cases.push_back({function, call, results[next++ % results.size()]});
+            // in turns, and shifted: calls of two places may alternate
+            const size_t turn = all_calls ? size_t(call) + size_t(call) / results.size() : next++;
+            cases.push_back({function, call, results[turn % results.size()]});
         }
     }
     return cases;
