@@ -79,6 +79,7 @@ struct TextSequences {
     std::vector<uint16_t> tokens = {};
     size_t at = 0;  // first token of the next sequence
     uint64_t skipped_lines = 0;
+    std::string not_utf8 = "";                 // the first file that is not
     std::optional<ExamplePacker> packer = {};  // of questions and answers
     ExampleNotes notes = {};
     std::vector<bool> counts = {};  // of their tokens: whether it is an answer's
@@ -95,6 +96,7 @@ struct TextSequences {
         for (TextBlock block; tokens.size() - at < wanted && reader->next(block); block = {}) {
             const EncodedBlock encoded = encode_block(block, reader->options, *tokenizer);
             skipped_lines += encoded.skipped_lines;
+            if (encoded.not_utf8 != std::string::npos && not_utf8.empty()) not_utf8 = block.path;
             tokens.erase(tokens.begin(), tokens.begin() + std::ptrdiff_t(at));
             at = 0;
             const uint16_t end = uint16_t(tokenizer->end_of_text);
@@ -317,6 +319,8 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
     }
     if (texts && texts->skipped_lines)
         print_line(stderr, "note: bad lines left out: %llu", (unsigned long long)texts->skipped_lines);
+    if (texts && !texts->not_utf8.empty())
+        print_line(stderr, "note: %s is not UTF-8; its bytes are used unchanged", texts->not_utf8.c_str());
     if (texts && texts->packer) {
         texts->notes.cut = texts->packer->cut;
         texts->notes.print(options.sequence, options.sequence == model.positions());

@@ -18,6 +18,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/os.h"
+#include "llmc/base/utf8.h"
 #include "llmc/generate/text_generator.h"
 #include "llmc/kernels/self_test.h"
 #include "llmc/launchpad/open_device.h"
@@ -204,9 +205,17 @@ void Generator<Real>::note_length(int tokens, int read) const {
                 what, tokens - 1, context, counted(uint64_t(context - tokens), "token").c_str());
 }
 
+// Every byte has a token; those of another encoding are of other letters.
+static void note_not_utf8(std::string_view text) {
+    if (const size_t at = find_not_utf8(text); at != text.npos)
+        fprintf(stderr, "generate: note: the prompt is not UTF-8 at byte %zu; its bytes are used unchanged\n",
+                at);
+}
+
 // Prints the prompt's continuations. A title is given if there are several prompts.
 template <class Real>
 std::string Generator<Real>::continue_prompt(const std::string& prompt, const std::string& title) {
+    if (!options.asks()) note_not_utf8(prompt);
     const std::vector<int> tokens = prompt_tokens(tokenizer, prompt, options.asks());
     const int read = int(tokens.size()) > context ? generator.reader.kept() : int(tokens.size());
     note_length(int(tokens.size()), read);
@@ -245,7 +254,7 @@ static void read_lines_typed(const std::function<void(const std::string& line)>&
     }
 }
 
-// Continues each line that is typed. Control-C ends a continuation, and at the prompt the program.
+// Continues each line that is typed. Control-C ends a continuation; at the prompt, it deletes the line.
 template <class Real>
 static void converse(Generator<Real>& generator) {
     fprintf(stderr, "each line is a prompt; Control-C ends its continuation, %s the program\n",
@@ -278,6 +287,7 @@ static void answer_questions(Generator<Real>& generator, const GenerateOptions& 
     const ChatTemplate chat(tokenizer);
     nlohmann::json messages = nlohmann::json::array();
     const auto say = [&](const char* role, const std::string& text) {
+        if (std::string(role) != "assistant") note_not_utf8(text);
         messages.push_back({{"role", role}, {"content", text}});
         const std::string mark = chat.mark_in(nlohmann::json::array({messages.back()}));
         if (!mark.empty() && std::string(role) != "assistant")

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <limits>
 #include <map>
 #include <optional>
@@ -26,7 +25,6 @@
 #include "llmc/base/system_files.h"
 #include "llmc/files/export.h"
 #include "llmc/kernels/self_test.h"
-#include "llmc/launchpad/open_device.h"
 #include "llmc/launchpad/peak.h"
 #include "llmc/model/gradient_exchange.h"
 #include "llmc/options/start_program.h"
@@ -181,7 +179,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
     if (job.size > 1) runner.exchange = &exchange.emplace(g, optimizer.ownership, job);
     runner.prepare();
     if (g.pad) prepare_kernels(*g.pad);
-    note_devices(g.pad, job);
+    note_devices(o, g.pad, job);
     Run<Real> run = {.options = o,
                      .inputs = inputs,
                      .g = g,
@@ -258,7 +256,7 @@ static int train(Options o, RunInputs& inputs, LaunchPad* pad, Communicator& job
         inputs.division = agree_on_division(
             o, inputs.start, pad,
             [&](const auto& longest) { return seconds_of_sequence(o, g, optimizer, longest); }, job);
-    note_devices(pad, job);
+    note_devices(o, pad, job);
     const std::vector<bool> members = members_of(inputs.division);
     if (std::count(members.begin(), members.end(), true) < job.size && o.is_divided)
         throw SmallerJob{o, inputs.division};
@@ -335,19 +333,30 @@ static void plan_without_tokens(Options& o, const TextTokens& tokens) {
         o.max_steps = int(std::clamp(o.epochs * double(tokens.train_tokens / per_step), 1.0, 1e9));
     o.expected_tokens = tokens.of_sources;
     o.train_data = o.val_data = {};
+    const uint64_t batch = uint64_t(o.global_batch()) * o.sequence;
+    // the tokens are estimated, and a mixture fills a batch with several passes
+    if (const uint64_t fewest = std::min(tokens.train_tokens, tokens.val_tokens);
+        tokens.of_sources.size() == 1 && !o.is_divided && batch > fewest + fewest / 8)
+        fail("%s, and a batch of %d x %d has %llu: use shorter sequences (-t) or more text",
+             o.expected_data.c_str(), o.global_batch(), o.sequence, (unsigned long long)batch);
 }
 
-// The time of a step of a new model; infinite if it does not fit in memory.
+// The time of a step of a new model; infinite if it does not fit in memory. A candidate's kernels are not
+// tuned, which takes seconds, and drop nothing, since the passes over the text follow from its time.
 template <class Real>
-static double time_step(Options o, LaunchPad* pad, Communicator& job, const TextRecipe& recipe) {
+static double time_step(Options o, LaunchPad* pad, Communicator& job, const TextRecipe& recipe,
+                        bool is_candidate) {
     o.batch = recipe.batch;
     o.sequence = recipe.shape.sequence;
+    if (!is_candidate) o.sources.choose(o.dropout, recipe.dropout);
     o.sources.choose(o.optimizer, finetunes(o) ? OptimizerKind::adamw : OptimizerKind::muon);
     const ModelConfig config = config_of(recipe);
     if (!memory_check<Real>(o, config, pad, job).fits_here(shape_of(o)))
         return std::numeric_limits<double>::infinity();
     GPT2<Real> g(config, pad);
+    g.dropout = o.dropout;
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
+    if (pad && is_candidate) pad->skip_tuning();
     Optimizer<Real> optimizer(config, g.memory, optimizer_options(o), share_of_process(o, job));
     initialize_parameters(config, o.seed, parameter_writer(g, &optimizer));
     std::optional<Mixture> no_data;
@@ -356,26 +365,39 @@ static double time_step(Options o, LaunchPad* pad, Communicator& job, const Text
     const int processes = o.is_divided ? 1 : o.num_processes;
     const int micro_steps = std::max(1, recipe.shape.tokens_per_step / (o.batch * o.sequence * processes));
     const double seconds = micro_steps * mean_step_seconds(o, g, optimizer, no_data, 1);
-    print_line(stdout, "measured: %s: %.4g ms per step", describe_shape(recipe).c_str(), 1e3 * seconds);
+    print_line(stdout, "measured: %s%s: %.4g ms per step", describe_shape(recipe).c_str(),
+               is_candidate ? "" : ", as they will be trained", 1e3 * seconds);
     return seconds;
+}
+
+// Operations per second, for plans that measure nothing.
+static double assumed_rate(const Options& o, const LaunchPad* pad) {
+    const bool is_gpu = o.plans_device() || (pad && pad->device().is_gpu());
+    return is_gpu ? 1e13 : 3e10 * omp_get_max_threads();
 }
 
 // What the first process chooses for a text, in all processes. Of each shape, one model is timed.
 static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, LaunchPad* pad,
                                 std::map<std::string, double>& times, Communicator& job) {
     TextRecipe recipe;
+    const auto time = [&](const TextRecipe& r, bool is_candidate) {
+        return with_precision(stored_type_name(o.precision), [&]<class Real>(Real) {
+            return time_step<Real>(o, pad, job, r, is_candidate);
+        });
+    };
     job.agree([&] {
         if (job.rank > 0) return;
         recipe = choose_recipe(o, tokens, pad, [&](const TextRecipe& candidate) {
             double& seconds = times[describe_shape(candidate)];
-            if (o.plans_device())  // which need not be there
-                seconds = 6 * candidate.parameters * candidate.shape.tokens_per_step / 1e13;
-            if (seconds == 0)
-                seconds = with_precision(stored_type_name(o.precision), [&]<class Real>(Real) {
-                    return time_step<Real>(o, pad, job, candidate);
-                });
+            if (o.plans_memory_only())  // of a device that need not be there
+                seconds = 6 * candidate.parameters * candidate.shape.tokens_per_step / assumed_rate(o, pad);
+            if (seconds == 0) seconds = time(candidate, true);
             return seconds;
         });
+        const bool is_tuned = pad && pad->device().is_gpu();
+        if (o.plans_only() || recipe.step_seconds == 0 || !(is_tuned || recipe.dropout > 0)) return;
+        recipe.step_seconds = time(recipe, false);
+        recipe = recount(o, tokens, pad, recipe);
     });
     job.broadcast(&recipe, sizeof recipe, 0);
     return recipe;
@@ -427,6 +449,10 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
         if (is_free && recipe.step_seconds > 0 && !o.plans_memory_only())
             print_choices(o, tokens, pad, times, job);
         o = planned;
+        if (recipe.step_seconds > 0 && o.plans_memory_only())
+            o.notes.push_back(
+                format_string("no time is measured: the choice is for a device of %.3g operations per second",
+                              assumed_rate(o, pad)));
         return plan_without_tokens(o, tokens);
     }
     take_tokenizer(o, recipe);
@@ -469,8 +495,10 @@ static int train(Options& o, Communicator& job) {
     const auto pad = open_training_device(o, job);
     if (o.needs_tokens())
         prepare_and_choose(o, pad.get(), job);
-    else if (o.resume && job.rank == 0)
-        note_changed_texts(o);
+    else if (o.resume)
+        job.agree([&] {
+            if (job.rank == 0) note_changed_texts(o), check_tokens(o);
+        });
     choose_step_of_all(o, job);
     check_all_options(o, job);
     print_notes(o);
@@ -519,7 +547,9 @@ int main(int argc, char** argv) {
         if (job->rank > 0) own_stdout = duplicate(fileno(stdout));
         if (job->rank > 0 && !freopen("/dev/null", "w", stdout)) fail("cannot open /dev/null");
         if (job->rank > 0) setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // also if it prints later
-        if (job->rank == 0 && getenv(devices_variable)) take_signals_from_input();
+        if (job->rank == 0 && getenv(devices_variable))
+            take_signals_from_input(
+                [](int number) { abort_job(format_string("stopped by %s", signal_name(number))); });
         Options options = {.num_processes = job->size, .process_rank = job->rank};
         bool runs = false;
         job->agree([&] { runs = parse_options(argc, argv, options); });
@@ -529,6 +559,7 @@ int main(int argc, char** argv) {
         job->form_nodes(options.ranks_per_node);
         options.num_nodes = job->num_nodes;
         if (options.machine.threads) use_threads(options.machine.threads);
+        if (options.list_devices || options.self_test) print_notes(options);
         if (options.list_devices) return print_devices(), 0;
         if (options.self_test) return print_self_test(options.device) ? 0 : 1;
         if (options.exports() || !options.plotted.empty()) return run_alone(options, *job);

@@ -119,6 +119,8 @@ int main(int argc, char** argv) {
     add_options(line, options);
     return line.run(argc, argv, [&] {
         const StopWritingAtSignals stops;
+        if (options.make_tokenizer.empty() && !(options.vocab + options.encoder).empty())
+            fail("--vocab and --encoder are for --make-tokenizer");
         options.make_tokenizer.empty() ? prepare_tokens(options) : make_tokenizer(options);
     });
 }

@@ -125,14 +125,18 @@ configure_windows() {
 
 # Runs a test, as "[cpu/|wine/]PROGRAM[:FILTER]"; cpu/: only its parts without a GPU; wine/: for Windows.
 run_test() {
-    local program=${1%%:*} device=${LLMC_TEST_DEVICE:-} filter='*'
+    local program=${1%%:*} device=${LLMC_TEST_DEVICE:-} filter='*' tries=1 status
+    [[ $1 != wine/* ]] || tries=3  # busy machines: now and then Wine fails to start a program
     local command=("./${program#cpu/}")
     [[ $program != */* ]] || device=none
     [[ $program != wine/* ]] ||
         command=("$source/dev/windows_tests.sh" -- "$build-windows/${program#wine/}.exe")
     [[ $1 != *:* ]] || filter=${1#*:}
-    (cd "$build" && LLMC_TEST_DEVICE=$device WINEPREFIX=$folder/wine nice -n 19 timeout -k 5 600 \
-        "${command[@]}" "--gtest_filter=$filter" --gtest_fail_fast >"$folder/test.log" 2>&1 </dev/null 9>&-)
+    until (cd "$build" && LLMC_TEST_DEVICE=$device WINEPREFIX=$folder/wine nice -n 19 timeout -k 5 600 \
+        "${command[@]}" "--gtest_filter=$filter" --gtest_fail_fast >"$folder/test.log" 2>&1 </dev/null 9>&-); do
+        status=$? tries=$((tries - 1))
+        [ $tries -gt 0 ] && [ $status -ne 124 ] || return $status
+    done
 }
 
 # The tests must pass without a mutation, or they prove nothing.

@@ -251,11 +251,13 @@ END
 
 newer_mesa() {
     local ld json
-    unpack_newer mesa mesa-vulkan-drivers vulkan-validationlayers vulkan-tools
+    if [ ! -x "$tools/bin/with-newer-mesa" ] || [ ! -d "$tools/mesa" ]; then
+        unpack_newer mesa mesa-vulkan-drivers vulkan-validationlayers vulkan-tools
+        find "$tools/mesa/usr" -name 'libvulkan_*.so' ! -name 'libvulkan_lvp.so' -delete  # hardware drivers
+        # a bare file name is found on the library path, so the folder can be moved
+        sed -i 's#\("library_path": *"\).*/#\1#' "$tools"/mesa/usr/share/vulkan/*/*.json
+    fi
     ld=$(loader mesa)
-    find "$tools/mesa/usr" -name 'libvulkan_*.so' ! -name 'libvulkan_lvp.so' -delete  # hardware drivers
-    # a bare file name is found on the library path, so the folder can be moved
-    sed -i 's#\("library_path": *"\).*/#\1#' "$tools"/mesa/usr/share/vulkan/*/*.json
     json=$(cd "$tools/mesa" && compgen -G 'usr/share/vulkan/icd.d/lvp_icd*.json' | head -1)
     write_script with-newer-mesa <<END
 #!/bin/sh
@@ -266,7 +268,7 @@ program=\$(PATH=\$top/usr/bin:\$PATH; command -v "\$1") ||
     { echo "with-newer-mesa: no program \$1" >&2; exit 127; }
 shift
 export VK_DRIVER_FILES="\$top/$json" VK_ICD_FILENAMES="\$top/$json"
-export VK_LAYER_PATH="\$top/usr/share/vulkan/explicit_layer.d"
+export VK_LAYER_PATH="\$top/usr/share/vulkan/explicit_layer.d\${VK_ADD_LAYER_PATH:+:\$VK_ADD_LAYER_PATH}"
 export VK_IMPLICIT_LAYER_PATH="\$top/usr/share/vulkan/implicit_layer.d"
 exec "\$top/$ld" --library-path "\$top/${ld%/*}" "\$program" "\$@"
 END
@@ -450,7 +452,7 @@ fi
 if [ "${1:-}" = fuzz ]; then
     fuzzer
 fi
-if [ "${1:-}" = newer-mesa ] && { [ ! -x "$tools/bin/with-newer-mesa" ] || [ ! -d "$tools/mesa" ]; }; then
+if [ "${1:-}" = newer-mesa ]; then
     newer_mesa
 fi
 if [ "${1:-}" = swiftshader ] &&

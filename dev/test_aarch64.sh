@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 out=build-aarch64
 mkdir -p $out/include
 tests=("$@")
-[ $# -gt 0 ] || tests=(adamw_test attention_test classifier_test cpu_timer_test dropout_test encoder_test
+[ $# -gt 0 ] || tests=(adamw_test attention_test classifier_test peak_cpu_test dropout_test encoder_test
   gelu_test global_norm_test gradient_sum_test layernorm_test matmul_cpu_test muon_test decode_linear_test
   random_test real_test residual_test)
 fail() {

@@ -1,20 +1,16 @@
 #!/usr/bin/env bash
 # Injects every fault that the tests know into small runs, where CI takes a sample: errors of the Vulkan
 # driver and of the operating system at every call, kills at every system call, and memory that runs out at
-# every allocation. Prints the counts; the status is 1 if a test fails. docs/reliability.md lists the last
-# full result.
-#     dev/torture.sh [BUILD [TEST...]]     a TEST is one of the names below
+# every allocation. Runs the tests of all promises of docs/reliability.md, two at a time, and prints the
+# counts; the status is 1 if a test fails.
+#     dev/torture.sh [BUILD [TEST...]]     a TEST is a program, such as file_fault_test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$(cd "${1:-build}" && pwd)
 shift || true
-tests=("$@")
-[ ${#tests[@]} -gt 0 ] || tests=(
-    vulkan_faults_test file_fault_test fault_kinds_test memory_fault_test divergence_test run_folder_test
-    signals_test standard_streams_test distributed_faults_test output_test two_programs_test
-    train_options_test foreign_text_test untrusted_folder_test many_digits_test limits_test file_test
-    progress_test train_resume_test resume_grid_test run_state_test distributed_test tensorboard_test
-    error_test long_loops_test export_test time_to_loss_test process_test)
+promises() { sed -n '/^## Promises/,/^The tests/s/^| .* | \(.*\) |$/\1/p' docs/reliability.md; }
+[ $# -gt 0 ] || set -- vulkan_faults_test memory_fault_test file_fault_test error_test time_to_loss_test \
+    process_test $(promises | grep -oE '`[a-z_]+`' | tr -d '`' | grep -v ^windows | sed 's/$/_test/' | sort -u)
 export VULKAN_FAULTS=all FILE_FAULT_ALL=1 MEMORY_FAULT_ALL=1 NOT_FINITE_ALL=1 DISTRIBUTED_KILLS=30
 export OMP_WAIT_POLICY=passive GALLIVM_PERF=nopt
 [ ! -w /dev/shm ] || export TMPDIR=${TMPDIR:-/dev/shm}  # flushing so many checkpoints to a disk takes hours
@@ -33,9 +29,9 @@ torture() {
     echo "torture: $1: no failures, $((SECONDS - start)) s"
 }
 
+export -f torture
+export build logs
 failed=0
-for test in "${tests[@]}"; do
-    torture "$test" || failed=$((failed + 1))
-done
-echo "torture: ${#tests[@]} test programs, $failed failed"
-exit $((failed > 0))
+printf '%s\n' "$@" | awk '!seen[$0]++' | xargs -P 2 -I{} bash -c 'torture {}' || failed=1
+echo "torture: $([ $failed -eq 0 ] && echo "no test program failed" || echo FAILED), $SECONDS s"
+exit $failed

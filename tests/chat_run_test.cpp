@@ -88,7 +88,7 @@ TEST_F(ChatRun, FromJsonlToAnAnswer) {
 
 // With --template and all tokens, of which the questions are known less well.
 TEST_F(ChatRun, TemplateAndAllTokens) {
-    write_whole_file(folder / "template", {"{system}\nQ: {user}\nA: {assistant}\n"});
+    write_whole_file(folder / "template", {"\xef\xbb\xbf{system}\r\nQ: {user}\r\nA: {assistant}\r\n"});
     expect_ok(train("20", {"--template", folder / "template", "--loss-on-questions"}));
     const ProgramResult all = run_program(args(bin("eval"), "-e", run, "--device cpu --text", chat,
                                                "--loss-on-questions --template", folder / "template"));
@@ -102,7 +102,7 @@ TEST_F(ChatRun, TemplateAndAllTokens) {
         text += tokenizer.decode(inputs[i]);
         EXPECT_EQ(targets[i], inputs[i + 1]);
     }
-    EXPECT_TRUE(text.starts_with("Q: Say ")) << text;
+    EXPECT_TRUE(text.starts_with("Q: Say ") && !contains(text, "\r")) << text;
 }
 
 TEST_F(ChatRun, ExportsHaveTheTemplate) {
@@ -300,6 +300,23 @@ TEST_F(ChatRun, FaultsAreNamed) {
     write_whole_file(bad, {"{user}{assistant}"});
     EXPECT_TRUE(
         contains(prepared("", {"--template", bad}), "chat.jsonl: line 3: --template " + bad + ": it says"));
+    for (const std::string place : {"{usr}: {assistant}", "{user}: {assistant} {System}"}) {
+        write_whole_file(bad, {place});
+        EXPECT_TRUE(contains(prepared("", {"--template", bad}), "} is no place for a text: a template has"));
+    }
+    const std::string none = R"({"messages": []})", no_name = "bad has JSON objects on its lines: name the";
+    // of a file without .jsonl
+    for (const auto& [text, says] : std::map<std::string, std::string>{
+             {none + "\n" + line(0), "line 1 has neither messages nor"},
+             {none + "\n" + none, no_name},
+             {"{\"id\": 1}\n{\"id\": 2}", no_name},
+             {R"({"data": [{"a": 1}]})", no_name},
+         }) {
+        write_whole_file(bad, {text});
+        const std::string err =
+            run_program({bin("prepare_data"), "--out", folder.path, "--name", "x", bad}).err;
+        EXPECT_TRUE(contains(err, says)) << err;
+    }
     EXPECT_TRUE(
         contains(prepared(R"({"messages": [{"role": "user", "content": "q"}]})", {}),
                  "line 31 has no answer: no message of the role assistant (or gpt); --skip-bad-lines"));
@@ -406,6 +423,19 @@ struct ChatShards : ChatRun {
     }
 };
 
+TEST_F(ChatShards, LossesOfOtherTokensDoNotCompare) {
+    write_token_shard(folder / "plain.bin", std::vector<uint16_t>(2000, 'a').data(), 2000);
+    const auto warned = [&](const std::string& train, const std::string& val) {
+        return contains(
+            run_program({bin("train_gpt2"), "-i", folder / train, "-j", folder / val, "-t", "96", "-b", "1",
+                         "-x", "0", "--device", "cpu", "-e", "custom:layers=1,heads=2,channels=32"})
+                .err,
+            "the validation loss counts ");
+    };
+    EXPECT_TRUE(warned("q_train.bin", "plain.bin") && warned("plain.bin", "q_val.bin"));
+    EXPECT_FALSE(warned("q_train.bin", "q_val.bin"));
+}
+
 // Sequences of another length would cut examples that were packed for this one.
 TEST_F(ChatShards, SequencesAreThoseOfTheExamples) {
     const ProgramResult cut = train_on_shards("64");
@@ -458,6 +488,7 @@ TEST_F(ChatShards, OptionsOfOtherTextsAreRefused) {
     EXPECT_TRUE(contains(error({"--shard-tokens", "1000", chat}), "--shard-tokens is for plain text"));
     EXPECT_TRUE(contains(error({"-t", "64", plain}), "-t 64 is for questions and answers"));
     EXPECT_TRUE(contains(error({"--field", "prompt", "--as-text", chat}), "leave one out"));
+    EXPECT_TRUE(contains(error({"--vocab", "vocab.bpe", plain}), "are for --make-tokenizer"));
     EXPECT_TRUE(contains(error({"--loss-on-questions", plain}), "--loss-on-questions is for JSONL"));
     EXPECT_FALSE(file_exists(folder / "other_train.bin"));
     EXPECT_EQ(error({"-t", "64", chat}), "");

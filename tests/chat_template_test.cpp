@@ -165,6 +165,8 @@ TEST(ChatTemplate, OfExamples) {
         end + "It's \\ s!\nQ: x\nA:");
     EXPECT_EQ(chat.parts(json::array({said("user", "x"), said("assistant", "y")}))[1].text, " y<end>" + end);
     EXPECT_EQ(chat.stop(), "<end>");
+    const ChatTemplate windows(bytes_with("{% for m in messages %}\r\n{{ m.content }}\r\n{% endfor %}"));
+    EXPECT_EQ(windows.prompt(json::array({said("user", "x")})), "x\n");
     const ChatTemplate without(bytes_with(template_of("{user}{assistant}")));
     EXPECT_TRUE(contains(message_of([&] { without.prompt(json::array({said("system", "s")})); }),
                          "no place for a system message"));
@@ -253,6 +255,9 @@ TEST(ChatExamples, Fields) {
     EXPECT_EQ(messages(R"({"messages":[{"role":"user","from":"Ann","content":"q"},
                            {"role":"assistant","content":"a"}]})"),
               question);
+    EXPECT_EQ(messages(R"({"messages":[{"role":"user","content":[{"type":"text","text":"q"},{"text":"r"}]},
+                           {"role":"assistant","content":"a"}]})")[0]["content"],
+              "q\nr");
     for (const char* other :
          {R"({"conversations":[{"user":"q","bot":"a"}]})", R"({"question":"q","answer":"a"})",
           R"({"text":"a"})", R"({"prompt":"a"})", R"({"messages":"a"})", R"({"instruction":"a","input":"b"})",
@@ -266,6 +271,11 @@ TEST(ChatExamples, Fields) {
                          "{\"from\": TEXT, \"value\""));
     EXPECT_TRUE(contains(error_of(R"({"messages":[{"role":"user","content":"q"}]})"), "has no answer"));
     EXPECT_TRUE(contains(error_of(R"({"messages":[{"role":"user","content":null}]})"), "message 1 is not"));
+    EXPECT_TRUE(
+        contains(error_of(R"({"messages":[{"role":"user","content":[{"type":"image","text":"q"}]}]})"),
+                 "message 1 is not"));
+    EXPECT_TRUE(contains(error_of(R"({"messages":[{"role":"assistant","content":"a","weight":0}]})"),
+                         "has a weight"));
     EXPECT_TRUE(contains(error_of(R"({"prompt":"q","completion":" "})"), "an answer is empty"));
     EXPECT_TRUE(contains(error_of(R"({"text":"q"})"), "x: line 1 has neither messages nor"));
 }

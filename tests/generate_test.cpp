@@ -238,8 +238,10 @@ TEST(Generate, InteractivePromptsAreContinued) {
                       two = generate({"-n", "30", "--no-echo", "Once"}).out;
     const Words interactive = {program, "-e", tiny, "--device", "cpu", "-n", "30", "-i"};
     EXPECT_EQ(run_with_input(interactive, "To be\n\nOnce").out, one + two);
+    EXPECT_NE(run_with_input(interactive, "caf\xe9").err.find("not UTF-8 at byte 3"), std::string::npos);
     const std::string shown = on_terminal({"-n", "30", "-i"}, "To be\nOnce\n\x04");
     if (shown.empty()) GTEST_SKIP() << "no pseudo-terminal";
+    EXPECT_NE(on_terminal({"-i"}, "No\x03\x04"), "");  // deletes the line; then the input ends
     for (const std::string& text : {one, two}) {
         std::string expected = printable_lines(text);
         for (size_t at = 0; (at = expected.find('\n', at)) != std::string::npos; at += 2)

@@ -175,7 +175,7 @@ TEST(DryRun, CompileOnlyRecordsAndTransfersNothing) {
         pad.prepare(pad.dry_run([&] {
             pad.scratch(Scratch::norm, 5);
             copy_vec4(pad, there, there, 1, 16);
-            pad.tuned("choice", [] { return 1; });
+            pad.tuned("choice", {[] { return 1; }});
         }));
     });
     EXPECT_EQ(needs.kernels.size(), 1u);
@@ -199,7 +199,7 @@ TEST(DryRun, ErrorsLeaveTheLaunchPadUsable) {
                 const ConcurrentGroup group(&pad);
                 add_to(pad, total, one, 1, 100.0f);
                 pad.scratch(Scratch::gemm, 1 << 20);
-                pad.tuned("choice", []() -> int { throw Error("not called"); });
+                pad.tuned("choice", {[]() -> int { throw Error("not called"); }});
                 fail("stop here");
             });
         });
@@ -226,25 +226,25 @@ TEST(DryRun, TuneMeasuresEachChoiceOnce) {
             return 64;
         };
         const Requirements needs = pad.dry_run([&] {
-            EXPECT_FALSE(pad.tuned("b", [&] { return measure("b"); }));
-            EXPECT_FALSE(pad.tuned("a", [&] { return measure("a"); }));
-            EXPECT_FALSE(pad.tuned("b", [&] { return measure("b, which is recorded already"); }));
+            EXPECT_FALSE(pad.tuned("b", {[&] { return measure("b"); }}));
+            EXPECT_FALSE(pad.tuned("a", {[&] { return measure("a"); }}));
+            EXPECT_FALSE(pad.tuned("b", {[&] { return measure("b, which is recorded already"); }}));
         });
-        pad.tuned("c", [&] { return measure("c, not in a dry run"); });
+        pad.tuned("c", {[&] { return measure("c, not in a dry run"); }});
         EXPECT_EQ(needs.untuned.size(), 2u);
         EXPECT_EQ(count_tuned(pad), 0);
         pad.prepare(needs);
         pad.prepare(needs);
         EXPECT_TRUE(measured.empty());
-        EXPECT_FALSE(pad.tuned("a", nullptr));
+        EXPECT_FALSE(pad.tuned("a", {}));
         Progress progress;
         pad.tune(progress.callback());
         EXPECT_EQ(measured, (Words{"a", "b"}));
         EXPECT_EQ(progress.calls, (Calls{{0, 2}, {1, 2}}));
-        EXPECT_EQ(pad.tuned("a", nullptr), 64);
+        EXPECT_EQ(pad.tuned("a", {}), 64);
         EXPECT_TRUE(pad.take_kernel_times().empty());  // tuning does not count
         EXPECT_EQ(count_tuned(pad), 0);
-        EXPECT_TRUE(pad.dry_run([&] { pad.tuned("a", [&] { return measure("a"); }); }).untuned.empty());
+        EXPECT_TRUE(pad.dry_run([&] { pad.tuned("a", {[&] { return measure("a"); }}); }).untuned.empty());
         pad.tune();
         EXPECT_EQ(total.values()[0], 2.0f);
     });
@@ -256,16 +256,16 @@ TEST(DryRun, TuneSkipsWhatMemoryIsTooSmallFor) {
         options.device_memory = 32 << 20;
         LaunchPad pad(options);
         pad.prepare(pad.dry_run([&] {
-            pad.tuned("a", [&] {
-                pad.free(pad.allocate(size_t(64) << 20, "operands"));
-                ADD_FAILURE() << "64 MiB of 32";
-                return 0;
-            });
-            pad.tuned("b", [] { return 1; });
+            pad.tuned("a", {[&] {
+                          pad.free(pad.allocate(size_t(64) << 20, "operands"));
+                          ADD_FAILURE() << "64 MiB of 32";
+                          return 0;
+                      }});
+            pad.tuned("b", {[] { return 1; }});
         }));
         pad.tune();
-        EXPECT_FALSE(pad.tuned("a", nullptr));
-        EXPECT_EQ(pad.tuned("b", nullptr), 1);
+        EXPECT_FALSE(pad.tuned("a", {}));
+        EXPECT_EQ(pad.tuned("b", {}), 1);
     });
 }
 
@@ -295,18 +295,18 @@ TEST(PipelineCache, MeasurementsAreKeptBesideIt) {
     options.cache_directory = (cache.path / "deeper").string();
     {
         LaunchPad pad(options);
-        EXPECT_FALSE(pad.tuned("choice/1", nullptr));
-        pad.prepare({.untuned = {{"choice/1", [] { return 64; }}, {"choice/2", [] { return -1; }}}});
+        EXPECT_FALSE(pad.tuned("choice/1", {}));
+        pad.prepare({.untuned = {{"choice/1", {[] { return 64; }}}, {"choice/2", {[] { return -1; }}}}});
         pad.tune();
-        pad.prepare({.untuned = {{"choice/1", [] { return 128; }}}});
+        pad.prepare({.untuned = {{"choice/1", {[] { return 128; }}}}});
         pad.tune();
-        EXPECT_EQ(pad.tuned("choice/1", nullptr), 128);
+        EXPECT_EQ(pad.tuned("choice/1", {}), 128);
     }
     LaunchPad again(options);
-    EXPECT_EQ(again.tuned("choice/1", nullptr), 128);
-    EXPECT_EQ(again.tuned("choice/2", nullptr), -1);
-    EXPECT_FALSE(again.tuned("choice", nullptr));
-    expect_error("has a space", [&] { again.tuned("choice 1", nullptr); });
+    EXPECT_EQ(again.tuned("choice/1", {}), 128);
+    EXPECT_EQ(again.tuned("choice/2", {}), -1);
+    EXPECT_FALSE(again.tuned("choice", {}));
+    expect_error("has a space", [&] { again.tuned("choice 1", {}); });
 }
 
 TEST(PipelineCache, IsWrittenReadAndSurvivesDamage) {

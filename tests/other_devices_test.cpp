@@ -16,11 +16,12 @@ struct OtherDevices : testing::Test {
         if (!environment("LLMC_TEST_DEVICE").empty()) GTEST_SKIP() << "these tests imitate their devices";
         setenv("VK_ADD_LAYER_PATH", BINARY_DIR "/vulkan_device_layer", 1);
         setenv("LAUNCHPAD_VALIDATION", "0", 1);  // it finds the imitation
+        setenv("VK_LOADER_DEBUG", "error", 1);   // says if the layer is not found
         unsetenv("GTEST_TOTAL_SHARDS");
     }
     void TearDown() override {
-        for (const char* name :
-             {"VK_ADD_LAYER_PATH", "VK_INSTANCE_LAYERS", "VULKAN_DEVICE", "LP_NATIVE_VECTOR_WIDTH"})
+        for (const char* name : {"VK_ADD_LAYER_PATH", "VK_INSTANCE_LAYERS", "VULKAN_DEVICE",
+                                 "VK_LOADER_DEBUG", "LP_NATIVE_VECTOR_WIDTH"})
             unsetenv(name);
     }
     // Of the runs that follow; "": the device as it is.
@@ -32,6 +33,7 @@ struct OtherDevices : testing::Test {
     static ProgramResult expect_run(Words command) {
         const ProgramResult result = run_program(command);
         EXPECT_EQ(result.status, 0) << result.out << result.err;
+        EXPECT_EQ(result.err.find("VK_LAYER_LLMC_device"), std::string::npos) << result.err;
         return result;
     }
     static void expect_tests(Words command, const std::string& filter) {
@@ -192,7 +194,7 @@ TEST_F(SelfTest, AnotherRanksDeviceIsNamed) {
         command.insert(command.end(), rank.begin(), rank.end());
     }
     const std::string out = expect_run(command).out;
-    EXPECT_TRUE(contains(out, "note: rank 1: matmul4/fp32/tile:16x64 is not used on llvmpipe"));
+    EXPECT_TRUE(contains(out, "note: rank 1 (device 0): matmul4/fp32/tile:16x64 is not used on llvmpipe"));
 }
 
 // One that is killed has stored what it found.
@@ -293,7 +295,6 @@ TEST_F(OtherDevices, VariablesThatHideNothingAreNoted) {
 }
 
 // Sizes of subgroups that lavapipe does not have are those that it is asked for and ignores.
-// Without 64-bit integers, it compiles attention for minutes: that device is SwiftShader (swiftshader_test).
 TEST_F(OtherDevices, SmallDevicesTrainAsTheCpu) {
     const std::vector<double> cpu = train("cpu", {"-x", "3"}, "cpu");
     ASSERT_EQ(cpu.size(), 3u);
@@ -310,6 +311,21 @@ TEST_F(OtherDevices, SmallDevicesTrainAsTheCpu) {
         imitate(words);
         EXPECT_TRUE(contains(data.run({"--device", "0", "-e", large}).err, line));
     }
+}
+
+// Mesa 22.3 compiles attention for minutes then.
+TEST_F(OtherDevices, WithoutInt64TrainsAsTheCpu) {
+    if (!std::filesystem::exists(with_newer_mesa)) GTEST_SKIP() << "run dev/setup.sh newer-mesa";
+    const std::vector<double> cpu = train("cpu", {"-x", "3", "--optimizer", "muon"}, "cpu");
+    imitate("noint64");
+    const std::string list = expect_run({with_newer_mesa, program, "--list-devices"}).out;
+    EXPECT_NE(list.find("lacks 64-bit integers"), std::string::npos) << list;
+    const std::string usual = "-b 3 -t 17 -x 3 -s 0 --optimizer muon --device 0 -e " + std::string(tiny);
+    const std::vector<std::string> files = {"-i", data.train, "-j", data.val, "-o", data / "gpu"};
+    expect_run(with({with_newer_mesa, program}, with(files, words_of(usual))));
+    const std::vector<double> gpu = data.losses(data / "gpu");
+    ASSERT_EQ(gpu.size(), 3u);
+    for (int i = 0; i < 3; i++) EXPECT_NEAR(gpu[i], cpu[i], 1e-4) << "step " << i;
 }
 
 TEST_F(OtherDevices, SubgroupsOfUnknownSizeTrainAsTheCpu) {

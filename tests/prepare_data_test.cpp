@@ -90,7 +90,7 @@ TEST(prepare_data, shards_are_numbered_where_there_are_several) {
 
     // A later run removes the shards of the earlier one, which a glob would find, and no other file.
     write_whole_file(folder / "x_train_notes.bin", {"mine"});
-    expect_ok(prepare(folder, {folder / "text"}));
+    expect_ok(prepare(folder, {folder / "text"}), "x_train_000001.bin: removed, an earlier shard");
     EXPECT_EQ(read_shard(folder / "x_train.bin"), tokens_of("^" + text));
     for (const char* stale :
          {"x_val_000000.bin", "x_val_000001.bin", "x_train_000000.bin", "x_train_000001.bin"})

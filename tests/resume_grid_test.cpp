@@ -44,16 +44,6 @@ struct Grid : testing::Test, Data {
     void finish(const Words& options) const { expect_ok(train(run, with(options, {"-y", "1"}))); }
 };
 
-// The files that do not hold times or the folder's name.
-static std::set<std::string> files_of(const std::string& folder) {
-    std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-        const std::string name = entry.path().filename().string();
-        if (name != "metrics.csv" && name != "options.toml") names.insert(name);
-    }
-    return names;
-}
-
 static void expect_same_files(const std::string& a, const std::string& b) {
     EXPECT_EQ(files_of(a), files_of(b));
     for (const std::string& name : files_of(a))

@@ -93,6 +93,15 @@ TEST_F(TextRun, AResumedRunSaysThatItsTextHasChanged) {
     }
     write_whole_file(folder / "my.txt", {std::string(text.size(), 'x')});
     EXPECT_TRUE(contains(resume({}), size + " bytes in 1 file, and had another date, or other names"));
+    const std::string shard = folder / "runs/my-text/tokens/text_train.bin", bytes = read_whole_file(shard);
+    for (const std::string& damaged : {bytes.substr(0, 3000), std::string(bytes).replace(3000, 1, "\xff")}) {
+        write_whole_file(shard, {damaged});
+        expect_refused({"-o", "runs/my-text", "-y", "1"},
+                       ": restore runs/my-text/tokens, or train the run's");
+    }
+    remove_file(shard);
+    expect_refused({"-o", "runs/my-text", "-y", "1"}, "text_train*.bin': restore runs/my-text/tokens, or");
+    write_whole_file(shard, {bytes});
     std::filesystem::remove(folder / "my.txt");
     EXPECT_TRUE(contains(resume({}), "my.txt cannot be read any more: "));
     write_text("my.txt", 1000);
@@ -148,7 +157,7 @@ TEST_F(TextRun, TokensBelongToTheRun) {
     std::filesystem::rename(folder / "run [1]/earlier_1", folder / "moved");
     for (const char* run : {"moved", "run [1]/earlier_2", "run [1]"}) resume(run);
     std::filesystem::remove_all(folder / "moved/tokens");
-    expect_refused({"-o", "moved", "-y", "1", "-x", "6"}, "-i");
+    expect_refused({"-o", "moved", "-y", "1", "-x", "6"}, "restore moved/tokens");
 }
 
 // A model without the optimizer's state, which makes most of a run's files, is used, but not resumed.
@@ -177,9 +186,12 @@ TEST_F(TextRun, EvaluatesAnyText) {
         const ProgramResult result = run_program(
             with(args("env -C", folder.path, bin("eval"), "-e run --device cpu --text my.txt"), options));
         EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_EQ(contains(result.err, "latin is not UTF-8"), !options.empty() && options[1] == "latin");
         return result.out;
     };
     EXPECT_TRUE(contains(eval({}), " bits per byte"));
+    write_whole_file(folder / "latin", {"caf\xe9"});
+    eval({"--text", "latin"});
     EXPECT_EQ(eval({}), eval({"--split-documents", "blank-line"}));
     EXPECT_NE(eval({}), eval({"--split-documents", "none"}));
 }
@@ -193,7 +205,10 @@ TEST_F(TextRun, ADryRunWritesNothing) {
             contains(run.out, "data: about 22740 training tokens, 4200 validation tokens, of my.txt"));
         EXPECT_TRUE(contains(run.out, "32 x 32 = 1024 tokens per step, "));
         EXPECT_TRUE(contains(run.out, "vocabulary 257"));
+        EXPECT_EQ(bool(contains(run.out, "ms per step")), dry == std::string("--dry-run")) << run.out;
     }
+    expect_refused({"--text", "my.txt", "-t", "8192", "--dry-run=memory"},
+                   "a batch of 1 x 8192 has 8192: use");
     const Words dry = {"--text", "my.txt", "-e", shape, "--dry-run=memory", "--epochs", "2"};
     const ProgramResult run = run_program(command(dry));
     EXPECT_TRUE(contains(run.out, "32 x 32 = 1024 tokens per step, 44 steps")) << run.err;
@@ -394,6 +409,9 @@ TEST_F(TextRun, AResumedRunRefusesAnotherText) {
                    "--include " + shell_word("*.md") + " --include " + shell_word("*.txt"));
     expect_refused(with(a, {"--field", "text"}), "in a were prepared with no --field");
     expect_refused(with(a, {"--as-text"}), "in a were prepared with no --as-text");
+    expect_refused(with(a, {"--tokenizer", "bpe:500"}), "in a were prepared with --tokenizer bytes");
+    expect_refused(with(a, {"-e", "b"}),
+                   "-e b: the run in a began with -e " + shape + " and continues its own");
     expect_refused(with(plain, {"--text", "my.txt"}), "--text my.txt: the run in plain trains on no text");
     EXPECT_EQ(read_whole_file(folder / "a/options.toml"), before);
     for (const char* same : {"my.txt", "./notes/../my.txt"}) {
@@ -502,7 +520,8 @@ TEST_F(TextRun, MinutesAreThoseOfANewRunOnAText) {
     const ProgramResult again =
         run_program(command({"-o", "runs/my-text", "-y", "1", "--minutes", "2", "-s", "0"}));
     EXPECT_EQ(again.status, 0) << again.err;  // one command serves for the start and for every restart
-    EXPECT_TRUE(contains(again.out, "--minutes has chosen the run's steps when it began"));
+    EXPECT_TRUE(contains(again.out, "--minutes has no effect: "));
+    EXPECT_FALSE(contains(again.out, "minutes is 2"));
 }
 
 // -b auto keeps the tokens of a step.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,16 @@ inline void write_tokens(const std::string& path, size_t count, int vocab) {
     for (size_t i = 0; i < count; i++)
         tokens[i] = uint16_t((i * 5 + i / 9 % 3) % size_t(vocab));  // learnable
     write_token_shard(path, tokens.data(), count);
+}
+
+// The files that do not hold times or the folder's name.
+inline std::set<std::string> files_of(const std::string& folder) {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+        const std::string name = entry.path().filename().string();
+        if (name != "metrics.csv" && name != "options.toml") names.insert(name);
+    }
+    return names;
 }
 
 inline std::string device() {  // chosen as in the layer tests

@@ -87,6 +87,25 @@ TEST(TrainOptions, FlagsWithoutEffectGiveANote) {
         ASSERT_EQ(o.notes.size(), 1u) << flag;
         EXPECT_EQ(o.notes[0].rfind(flag + " has no effect", 0), 0u) << o.notes[0];
     }
+    const auto note = [](const Words& words) { return joined(parse(words).notes, "; "); };
+    for (const auto& [option, of] :
+         std::vector<std::pair<Words, std::string>>{{{"--share", "3"}, "a job of several"},
+                                                    {{"--timeout", "3"}, "a job of several"},
+                                                    {{"--start-over"}, "-y 1"},
+                                                    {{"--resume-unverified"}, "-y 1"},
+                                                    {{"--momentum", "0.9"}, "--optimizer muon"},
+                                                    {{"--plot-over", "tokens"}, "--plot"}}) {
+        Words words = {"-i", "train.bin"};
+        words.insert(words.end(), option.begin(), option.end());
+        EXPECT_TRUE(note(words).starts_with(option[0] + " has no effect: it is for " + of)) << note(words);
+    }
+    EXPECT_EQ(note({"--devices", "0,cpu", "--list-devices"}), "--devices has no effect with --list-devices");
+    EXPECT_EQ(note({"--plot", "a", "--threads", "1", "-x", "3"}), "--max-steps has no effect with --plot");
+    EXPECT_EQ(note({"-e", "d1", "-x", "3", "--export", "hf", "a"}),
+              "--max-steps has no effect with --export");
+    EXPECT_EQ(note({"--text", "a", "--muon-lr", "0.1"}), "");  // Muon is chosen
+    EXPECT_EQ(note({"-i", "a", "-k", "constant", "-q", "0.1", "-m", "3"}),
+              "--val-batches has no effect: it is for -j; --final-lr-fraction has no effect: -k is constant");
     EXPECT_TRUE(parse({"-i", "train.bin", "-pn", "1", "-pr", "0", "-z", "0", "-h", "0"}).notes.empty());
     EXPECT_TRUE(parse({"-i", "train.bin", "-z", "1"}).notes.empty());
     EXPECT_EQ(parse({"-i", "train.bin"}).zero_stage, 1);
@@ -218,6 +237,7 @@ TEST(TrainOptions, Refusals) {
         {{"-i", "x", "-b", "1048576", "-t", "2048"}, "2^30"},
         {{"-i", "x", "-pn", "8"}, "start it with mpirun -np 8"},
         {{"-i", "x", "--ranks-per-node", "2"}, "does not divide the 1 process of"},
+        {{"-i", "x", "--dry-run=foo"}, "--dry-run takes no value but memory: leave out '=foo'"},
         {{"--config", folder / "missing.toml"}, "missing.toml"},
         {{"-i", "x", "--config", folder / "unknown.toml"}, "max-stepz"},
         {{"-i", "x", "--config", folder / "range.toml"}, "batch-size"},

@@ -4,6 +4,7 @@
 
 #include "llmc/run/division.h"
 #include "tests/distributed_run.h"
+#include "tests/terminal.h"
 
 struct UnlikeDevices : Distributed {
     // Losses of the steps and validations of a job, whose line about the division has this text.
@@ -99,7 +100,7 @@ TEST_F(UnlikeDevices, AKilledRunResumesBitIdentically) {
     const std::string script = R"(
         timeout -k 5 60 "$@" & job=$!
         until [ -e "$OUTPUT/DONE_00000020" ]; do sleep 0.01; done
-        kill -KILL $(pgrep -f "^$PROGRAM .*$OUTPUT") $(pgrep -f "^mpirun .*$OUTPUT")
+        kill -KILL $(pgrep -f "^$PROGRAM .*$OUTPUT") $(pgrep -f "^(mpirun|prterun) .*$OUTPUT")
         wait $job)";
     const std::vector<Member> own = {on("cpu", "3"), on("cpu", "1")};
     const Words options =
@@ -269,7 +270,7 @@ struct Devices : UnlikeDevices {
 };
 
 TEST_F(Devices, StartsThem) {
-    expect_ok(run("cpu,cpu", {"--share", "1"}), "processes: 2");
+    expect_ok(run("cpu,cpu", {"--share", "1,1"}), "processes: 2");
     const ProgramResult one = run("cpu", {});
     EXPECT_EQ(one.status, 0) << one.err;
     EXPECT_FALSE(contains(one.out, "processes"));
@@ -289,10 +290,51 @@ TEST_F(Devices, AreRefusedBeforeAnythingStarts) {
                              Refused{"cpu,all", {}, "--devices: all is no single device"},
                              Refused{"auto,cpu", {}, "--devices: auto is no single device"},
                              Refused{"cpu,99", {}, "--devices: no device '99'"},
-                             Refused{"cpu,cpu", {"--share", "3,2,1"}, "--share: 3 numbers for 2 devices"}}) {
+                             Refused{"cpu,cpu", {"--share", "3,2,1"}, "--share: 3 numbers for 2 devices"},
+                             Refused{"cpu,cpu", {"--share", "3"}, "--share: 1 number for 2 devices"},
+                             Refused{"cpu,cpu", {"--share", "0,1"}, "--share: 0 is no part of a step"}}) {
         const ProgramResult refused = run(r.devices, r.more);
         expect_refusal(refused, r.line);
         EXPECT_FALSE(contains(refused.err, "rank"));
+    }
+}
+
+TEST_F(Devices, ShowOneStatusLine) {
+    std::vector<std::string> all = command("cpu,cpu", {});
+    all[0] = "/usr/bin/env";
+    const std::string shown = shown_on_terminal(all, "xterm");
+    EXPECT_NE(shown.find("] 20/20 ETA"), std::string::npos) << shown;
+    EXPECT_EQ(shown.find("step   "), std::string::npos) << shown;
+}
+
+// A launcher that gets a signal while it ends a job crashes.
+TEST_F(Devices, EndWithTheLineOfAnError) {
+    for (int i = 0; i < 10; i++) {
+        const ProgramResult refused = run("cpu,cpu", {"-d", "35"});
+        ASSERT_EQ(refused.status, 1) << refused.err;
+        ASSERT_TRUE(refused.err.starts_with("rank 0: -d 35 is not a multiple of B*T*processes = 136\n"))
+            << refused.err;
+    }
+}
+
+// Whatever the job does so many seconds after its launcher has started.
+TEST_F(Devices, EndWithALineWhenASignalComesEarly) {
+    const std::string script = R"(
+        "$@" & job=$!
+        while kill -0 $job && ! pgrep -f "^(mpirun|prterun) .*$OUTPUT" >/dev/null; do sleep 0.01; done
+        sleep $SECONDS_LATER; kill -INT $job
+        wait $job)";
+    for (const std::string seconds : {"0", "0.1", "0.3", "0.6", "1"}) {
+        // a shell's background process ignores SIGINT, unless it says otherwise
+        const ProgramResult result =
+            run_program(with({"env", "OUTPUT=" + folder("devices"), "SECONDS_LATER=" + seconds, "bash", "-c",
+                              script, "job", "env", "--default-signal=INT"},
+                             command("cpu,cpu", {"-x", "1000000", "-n", "0"})));
+        EXPECT_EQ(result.status, 130) << seconds;
+        EXPECT_NE((result.out + result.err).find("stopped by SIGINT"), std::string::npos)
+            << seconds << result.out << result.err;
+        EXPECT_EQ(result.err.find("has died"), std::string::npos) << seconds << result.err;
+        std::filesystem::remove_all(folder("devices"));
     }
 }
 
@@ -311,9 +353,10 @@ TEST_F(Devices, EndWithTheirProgram) {
     }
 }
 
-// Ctrl-Z stops all processes, fg continues them.
+// Ctrl-Z stops all processes, fg continues them, and so does the end of their program.
 TEST_F(Devices, StopAndContinueWithTheirProgram) {
-    const std::string script = R"(
+    for (const std::string last : {"-CONT", "-KILL"}) {
+        const std::string script = R"(
         steps() { grep -s -c '^s:' "$OUTPUT/main.log"; }
         later() { until now=$(steps); [ ${now:-0} -gt $1 ]; do sleep 0.1; done; }
         "$@" & job=$!
@@ -321,13 +364,14 @@ TEST_F(Devices, StopAndContinueWithTheirProgram) {
         kill -TSTP $job
         until ps -o stat= -p $job | grep -q ^T; do sleep 0.1; done
         sleep 0.5; before=$(steps); sleep 1; [ $before = $(steps) ] && echo all have stopped
-        kill -CONT $job
-        later $before
-        kill -TERM $job
+        kill $LAST $job
+        if [ $LAST = -CONT ]; then later $before; kill -TERM $job; fi
         wait $job)";
-    const ProgramResult result =
-        run_program(with({"env", "OUTPUT=" + folder("devices"), "bash", "-c", script, "job"},
-                         command("cpu,cpu", {"-x", "1000000"})));
-    EXPECT_TRUE(contains(result.out, "all have stopped")) << result.err;
-    EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
+        const ProgramResult result = run_program(
+            with({"env", "LAST=" + last, "OUTPUT=" + folder("devices"), "bash", "-c", script, "job"},
+                 command("cpu,cpu", {"-x", "1000000"})));
+        EXPECT_TRUE(contains(result.out, "all have stopped")) << result.err;
+        EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
+        std::filesystem::remove_all(folder("devices"));
+    }
 }

@@ -1,11 +1,7 @@
 #include "llmc/base/error.h"
 
-#include <algorithm>
-#include <cctype>
 #include <cstdarg>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <new>
 #include <system_error>
@@ -84,13 +80,6 @@ std::string printable(std::string_view text) { return escape_controls(text, fals
 
 std::string printable_lines(std::string_view text) { return escape_controls(text, true); }
 
-// A name of a file can have megabytes: what is wrong stands at the ends.
-static std::string shortened(const std::string& text) {
-    const size_t most = 8192, each = 1000;
-    if (text.size() <= most) return text;
-    return text.substr(0, each) + " [...] " + text.substr(text.size() - each);
-}
-
 std::string message_for(const std::exception& error) {
     if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const std::length_error*>(&error))
         return out_of_memory_message;
@@ -106,5 +95,8 @@ std::string message_for(const std::exception& error) {
         text = (path.empty() ? "cannot find the current folder" : "cannot use " + path) + ": " +
                file->code().message();
     }
-    return shortened(printable(text));
+    text = printable(text);
+    const size_t most = 8192, each = 1000;  // a name of a file can have megabytes: the ends say what is wrong
+    if (text.size() > most) text.replace(each, text.size() - 2 * each, " [...] ");
+    return text;
 }

@@ -9,7 +9,6 @@
 #include <iterator>
 #include <utility>
 
-#include "llmc/base/error.h"
 #include "llmc/base/heartbeat.h"
 #include "llmc/base/signals.h"
 #include "llmc/base/system_files.h"

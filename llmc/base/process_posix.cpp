@@ -136,6 +136,20 @@ static pid_t start_in_group(const std::vector<std::string>& argv, int input) {
     return child;
 }
 
+// In a process of its own: when the program has been killed, which closes `life`, continues the job, which
+// Ctrl-Z may have stopped, and passes SIGTERM on. Open MPI 5 does not pass on the end of the input.
+[[noreturn]] static void outlive(PipeEnds& life, pid_t job, int input) {
+    setpgid(0, 0);  // a shell kills the whole group
+    life.shut(1);
+    char byte;
+    while (read(life[0], &byte, 1) < 0 && errno == EINTR) {
+    }
+    kill(job, SIGCONT);
+    byte = SIGTERM;
+    [[maybe_unused]] const ssize_t written = write(input, &byte, 1);
+    _exit(0);
+}
+
 int run_instead(const std::vector<std::string>& argv,
                 const std::vector<std::pair<std::string, std::string>>& environment) {
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 0);
@@ -145,14 +159,16 @@ int run_instead(const std::vector<std::string>& argv,
     catch_save_signal();
     static volatile sig_atomic_t child = 0, suspends = 0;
     if (signal(SIGTSTP, [](int) { suspends = 1; }) == SIG_IGN) signal(SIGTSTP, SIG_IGN);
-    PipeEnds pipe;
-    open_pipe(pipe[0], pipe[1]);
+    PipeEnds pipe, life;
+    for (PipeEnds* ends : {&pipe, &life}) open_pipe((*ends)[0], (*ends)[1]);
     const auto pass = [&](int number) {
         const char byte = char(number);
         [[maybe_unused]] const ssize_t written = write(pipe[1], &byte, 1);
     };
     pass(0);
     child = start_in_group(argv, pipe[0]);
+    const pid_t survivor = fork();
+    if (survivor == 0) outlive(life, child, pipe[1]);
     int status = 0, passed = 0;
     pid_t ended;
     while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
@@ -169,6 +185,7 @@ int run_instead(const std::vector<std::string>& argv,
         }
         usleep(20000);
     }
+    if (survivor > 0 && kill(survivor, SIGKILL) == 0) waitpid(survivor, nullptr, 0);
     if (ended < 0) throw std::system_error(errno, std::generic_category());
     if (passed) return 128 + passed;
     return status_of(status);

@@ -14,9 +14,8 @@ static constexpr uint32_t num_words = 624, middle = 397, twist[2] = {0, 0x9908b0
 
 Random::Random(uint64_t seed_value) : seed(seed_value), left(1), next(0) {
     words[0] = uint32_t(seed_value);
-    for (uint32_t i = 1; i < num_words; i++) {
+    for (uint32_t i = 1; i < num_words; i++)
         words[i] = 1812433253u * (words[i - 1] ^ (words[i - 1] >> 30)) + i;
-    }
 }
 
 static void next_block(uint32_t* words) {
@@ -138,9 +137,8 @@ Random load_random(const uint8_t* inp) {
     bool fresh = state.left == 1 && state.next == 0;
     bool running =
         state.left >= 1 && state.left <= int(num_words) && state.next == num_words + 1 - state.left;
-    if (!(fresh || running) || memcmp(state.twist, twist, sizeof twist) != 0) {
+    if (!(fresh || running) || memcmp(state.twist, twist, sizeof twist) != 0)
         fail("the random generator's state is damaged (left %d, next %u)", state.left, state.next);
-    }
     Random random(state.seed);
     random.left = state.left;
     random.next = state.next;

@@ -27,8 +27,9 @@ void catch_save_signal();
 bool take_save_request();
 
 // In one process of a job that run_instead() (process.h) started: from now on, it gets the signals that come
-// through standard input, and SIGTERM when the program that started the job has ended.
-void take_signals_from_input();
+// through standard input. Instead of those that nothing catches, another thread calls end(), which ends the
+// job.
+void take_signals_from_input(void (*end)(int number));
 
 // Passes the first stop signal on to another process, and each SIGUSR1.
 void pass_signals_on(int64_t process);

@@ -81,22 +81,21 @@ bool take_save_request() {
     return asked;
 }
 
-// Where the signal would end this process, the launcher, as long as it lives, ends the others along with it.
-static void give_signal(int number, pid_t launcher) {
+// Whether the signal would end this process.
+static bool is_deadly(int number) {
     struct sigaction action = {};
     sigaction(number, nullptr, &action);
-    const bool ends = action.sa_handler == SIG_DFL && getppid() == launcher;
-    kill(ends ? launcher : getpid(), ends ? SIGTERM : number);
+    return action.sa_handler == SIG_DFL;
 }
 
-void take_signals_from_input() {
+void take_signals_from_input(void (*end)(int)) {
     const int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(null, STDIN_FILENO);
     close(null);
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);  // the main thread gets them
-    std::thread([input, launcher = getppid()] {
+    std::thread([input, end] {
         char number = 1;
         const auto reads = [&] {
             ssize_t count;
@@ -105,9 +104,9 @@ void take_signals_from_input() {
             return count == 1;
         };
         if (!reads() || number != 0) return;  // another launcher's input
-        bool stops = false;
-        for (; reads(); stops |= number != SIGUSR1) give_signal(number, launcher);
-        if (!stops) give_signal(SIGTERM, launcher);
+        // The end of the input says nothing: a launcher that ends the job also closes it. Nobody signals the
+        // launcher, since that of Open MPI 4 crashes if a signal comes then.
+        while (reads()) is_deadly(number) ? end(number) : void(kill(getpid(), number));
     }).detach();
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -39,7 +39,7 @@ void catch_save_signal() {}  // Windows has no signal for it
 
 bool take_save_request() { return false; }
 
-void take_signals_from_input() {}  // of a job: Windows has none
+void take_signals_from_input(void (*)(int)) {}  // of a job: Windows has none
 
 void pass_signals_on(int64_t) {}
 

@@ -19,6 +19,6 @@ Work memory_traffic(double elements) {
 struct KernelTime {
     std::string name;
     uint64_t calls = 0;
-    double seconds = 0;  // on the GPU, or wall time on the CPU
+    double seconds = 0;  // on the GPU
     Work work;           // as announced by the calls
 };

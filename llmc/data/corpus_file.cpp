@@ -36,12 +36,6 @@ static void put_tally(JsonMembers& members, const std::string& prefix, const Tal
     members.push_back({prefix + "nats_per_byte", tally.nats_per_byte()});
 }
 
-static bool begins_with_a_story(const std::string& path) {
-    const std::string head = first_bytes(path, 1 << 14);
-    read_story(head.substr(0, head.find("\n\n") + 2));  // throws Error if it is none
-    return true;
-}
-
 // The corpus's numbers, in NAME.json; keeps what prepare_data says there about its shards.
 static std::string numbers_text(const std::string& path, JsonMembers members) {
     const nlohmann::json earlier = file_exists(path) ? read_json_object(path) : nlohmann::json::object();
@@ -57,7 +51,10 @@ uint64_t write_corpus(const CorpusOptions& options) {
     std::filesystem::path json_path = std::filesystem::path(options.out).replace_extension(".json");
     if (json_path == options.out)
         fail("--out %s: .json is reserved for the corpus's numbers", options.out.c_str());
-    check_output(options.out, {options.tokenizer}, begins_with_a_story);
+    check_output(options.out, {options.tokenizer}, [](const std::string& path) {
+        const std::string head = first_bytes(path, 1 << 14);
+        return !read_story(head.substr(0, head.find("\n\n") + 2)).text.empty();  // throws Error if it is none
+    });
     std::optional<FileWriter> numbers;  // only beside a file
     if (!is_written_in_place(options.out)) {
         check_output(json_path.generic_string(), {options.tokenizer}, is_sidecar, Target::file);

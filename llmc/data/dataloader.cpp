@@ -242,10 +242,9 @@ static bool is_permutation_of(const std::vector<int32_t>& values, uint64_t size)
 
 void DataLoader::resume(const DataPosition& position) {
     const char* hint = "resume with the same data files, or start a new run from the weights with -e";
-    if (position.should_shuffle != at.should_shuffle) {
+    if (position.should_shuffle != at.should_shuffle)
         fail("the saved data position is %s, but this run's data is %s",
              position.should_shuffle ? "shuffled" : "in order", at.should_shuffle ? "shuffled" : "in order");
-    }
     if (position.current_shard >= shards->size() ||
         (at.should_shuffle && !is_permutation_of(position.shard_indices, shards->size()))) {
         fail("the saved data position does not fit %zu shards; %s", shards->size(), hint);

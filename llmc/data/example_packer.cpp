@@ -6,7 +6,6 @@
 
 #include "llmc/base/checksum.h"
 #include "llmc/base/lines.h"
-#include "llmc/base/output.h"
 
 void ExamplePacker::put_ends(uint64_t count) {
     const std::vector<uint16_t> ends(count, end_of_text);

@@ -11,7 +11,6 @@
 #include <mutex>
 #include <optional>
 #include <regex>
-#include <set>
 #include <span>
 
 #include "llmc/base/clock.h"
@@ -69,8 +68,10 @@ struct StagedShards {
     void rename_all() {
         for (; renamed < shards.size(); renamed++) {
             const TokenShard& shard = shards[renamed];
+            const char* old = file_exists(shard.path) ? ", instead of an earlier shard" : "";
             move(temporary[renamed], shard.path);
-            print_line(stdout, "%s: %llu tokens", shard.path.c_str(), (unsigned long long)shard.tokens);
+            print_line(stdout, "%s: %llu tokens%s", shard.path.c_str(), (unsigned long long)shard.tokens,
+                       old);
         }
     }
 };
@@ -277,7 +278,7 @@ static Tokenizer find_tokenizer(const PreparationOptions& options) {
     const std::optional<BpeOptions> asked = parse_bpe(options.tokenizer);
     BpeOptions bpe = options.bpe;
     if (asked) bpe.vocab_size = asked->vocab_size;
-    Tokenizer tokenizer = options.trained ? options.trained->copy()
+    Tokenizer tokenizer = options.trained ? *options.trained
                           : asked         ? train_tokenizer({{options.found.files, options}}, bpe)
                                           : open_tokenizer(options.tokenizer);
     take_template(options, tokenizer);
@@ -340,18 +341,18 @@ static void remove_earlier_shards(const PreparationOptions& options, const Stage
             return (fold_case(shard.path) == fold_case(path) && is_same_file(shard.path, path)) ||
                    (shard.mask && fold_case(mask) == fold_case(path) && is_same_file(mask, path));
         };
-        if (std::none_of(fresh.shards.begin(), fresh.shards.end(), is_fresh)) remove_file(path);
+        if (std::any_of(fresh.shards.begin(), fresh.shards.end(), is_fresh)) continue;
+        if (path.ends_with(".bin")) print_line(stdout, "%s: removed, an earlier shard", path.c_str());
+        remove_file(path);
     }
 }
-
-static bool is_shard_or_mask(const std::string& path) { return is_token_shard(path) || is_mask(path); }
 
 // Error if a file that this run will replace or delete is somebody else's, or an input.
 static void check_outputs(const PreparationOptions& options, std::vector<std::string> inputs) {
     const std::string prefix = (fs::path(options.out) / options.name).generic_string();
     inputs.insert(inputs.end(), options.files_from.begin(), options.files_from.end());
-    for (const std::string& path : earlier_shards(options))
-        check_output(path, inputs, is_shard_or_mask, Target::file);
+    const auto is_ours = [](const std::string& path) { return is_token_shard(path) || is_mask(path); };
+    for (const std::string& path : earlier_shards(options)) check_output(path, inputs, is_ours, Target::file);
     check_output(prefix + ".json", inputs, is_sidecar, Target::file);
     const bool is_again = file_exists(prefix + ".json");
     const auto is_copy = [&](const std::string& path) { return is_again || is_tokenizer_file(path); };
@@ -457,27 +458,23 @@ static void check_split(const Preparation& work, const PreparationOptions& optio
 
 static void print_summary(const Preparation& work, const Tokenizer& tokenizer, double seconds) {
     if (work.unused_marks > 0)
-        fprintf(stderr, "note: the text has %llu mark%s such as %s, encoded as ordinary text; %s\n",
-                (unsigned long long)work.unused_marks, work.unused_marks == 1 ? "" : "s",
-                printable(tokenizer.decode(work.first_mark)).c_str(),
-                work.first_mark == work.end_of_text
-                    ? "--split-documents endoftext makes it the end of a document"
-                    : "--special-tokens makes them tokens");
+        fprintf(
+            stderr, "note: the text has %s such as %s, encoded as ordinary text; %s\n",
+            counted(work.unused_marks, "mark").c_str(), printable(tokenizer.decode(work.first_mark)).c_str(),
+            work.first_mark == work.end_of_text ? "--split-documents endoftext makes it the end of a document"
+                                                : "--special-tokens makes them tokens");
     if (work.skipped_lines > 0)
-        print_line(stderr, "note: %llu bad line%s left out; the first: %s",
-                   (unsigned long long)work.skipped_lines, work.skipped_lines == 1 ? " was" : "s were",
+        print_line(stderr, "note: %s %s left out; the first: %s",
+                   counted(work.skipped_lines, "bad line").c_str(), work.skipped_lines == 1 ? "was" : "were",
                    work.first_skipped.c_str());
     if (work.draw)
         printf("%llu of %llu documents, or blocks of long ones, are for validation\n",
                (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts);
     if (work.draw && work.draw->repeats)
-        printf("note: repeats of texts for validation were left out: %llu\n",
-               (unsigned long long)work.draw->repeats);
+        printf("note: %s of texts for validation left out\n", counted(work.draw->repeats, "repeat").c_str());
     const uint64_t total = work.val.total + work.train.total;
-    if (work.train_examples) {
-        printf("%llu tokens, with those that fill sequences\n", (unsigned long long)total);
-        return;
-    }
+    if (work.train_examples)
+        return print_line(stdout, "%llu tokens, with those that fill sequences", (unsigned long long)total);
     printf("%llu bytes, %llu tokens, %.2f bytes per token, %.1f MB/s\n", (unsigned long long)work.bytes,
            (unsigned long long)total, double(work.bytes) / double(total),
            1e-6 * double(work.bytes) / seconds);
@@ -566,7 +563,7 @@ void prepare_tokens(PreparationOptions options) {
     if (options.is_chat) show_example(options);
     const double start = now();
     std::vector<Tokenizer> tokenizers;
-    for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(of_reader.copy());
+    for (int i = 0; i < omp_get_max_threads(); i++) tokenizers.push_back(of_reader);
     Preparation work = {tokenizers[0].end_of_text,
                         options.val_tokens,
                         {staged, prefix + "_val", options.shard_tokens},

@@ -1,7 +1,6 @@
 #include "llmc/data/validation_draw.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "llmc/base/checksum.h"
 

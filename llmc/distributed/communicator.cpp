@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <exception>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -188,17 +187,12 @@ void Communicator::form_nodes(int ranks_per_node) {
 
 // --- collective functions ---
 
-static void poll_until_done(Requests& requests) {
-    Polling polling;
-    for (;; polling.pause()) {
+void Communicator::wait(Requests& requests) {
+    const WaitingTime waiting(waited);
+    for (Polling polling;; polling.pause()) {
         const std::lock_guard lock(job->exchanges.mutex);
         if (job->transport.done(requests)) return;
     }
-}
-
-void Communicator::wait(Requests& requests) {
-    const WaitingTime waiting(waited);
-    poll_until_done(requests);
 }
 
 static std::shared_ptr<Requests> locked(const std::function<std::shared_ptr<Requests>()>& begin) {

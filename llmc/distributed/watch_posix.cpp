@@ -160,19 +160,18 @@ static std::vector<std::string> own_addresses() {
 
 // A listening socket for both versions of IP if the system has them; -1: none.
 static int open_door(int count) {
-    const int family = AF_INET6, door = socket(family, SOCK_STREAM, 0);
-    const int fallback = door < 0 ? socket(AF_INET, SOCK_STREAM, 0) : -1;
-    sockaddr_in6 any6 = {};
-    any6.sin6_family = sa_family_t(family);
-    sockaddr_in any = {};
-    any.sin_family = AF_INET;
-    if (door >= 0) set_option(door, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-    const int opened = door >= 0 ? door : fallback;
-    const bool bound = door >= 0 ? bind(door, reinterpret_cast<sockaddr*>(&any6), sizeof any6) == 0
-                                 : bind(fallback, reinterpret_cast<sockaddr*>(&any), sizeof any) == 0;
-    if (opened >= 0) fcntl(opened, F_SETFD, FD_CLOEXEC);
-    if (bound && ::listen(opened, count) == 0) return opened;
-    if (opened >= 0) close(opened);
+    for (const int family : {AF_INET6, AF_INET}) {
+        const int door = socket(family, SOCK_STREAM, 0);
+        if (door < 0) continue;
+        sockaddr_storage any = {};
+        any.ss_family = sa_family_t(family);
+        const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+        if (family == AF_INET6) set_option(door, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+        fcntl(door, F_SETFD, FD_CLOEXEC);
+        if (bind(door, reinterpret_cast<sockaddr*>(&any), length) == 0 && ::listen(door, count) == 0)
+            return door;
+        close(door);
+    }
     return -1;
 }
 

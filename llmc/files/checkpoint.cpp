@@ -4,7 +4,6 @@
 #include <charconv>
 #include <exception>
 #include <filesystem>
-#include <functional>
 #include <set>
 
 #include "llmc/base/checksum.h"
@@ -32,11 +31,10 @@ static ModelConfig check_model(const File& file, const std::string& path, bool& 
     ModelConfig config = {header[2], header[3], header[7], header[4], header[5], header[6]};
     validate(config, path);
     uint64_t size = size_of(file, path), expected = header_bytes + num_parameters(config) * (in_bf16 ? 2 : 4);
-    if (size != expected) {
+    if (size != expected)
         fail("%s is %s: it has %llu bytes, but the %llu parameters of its header take %llu", path.c_str(),
              size < expected ? "truncated" : "too long", (unsigned long long)size,
              (unsigned long long)num_parameters(config), (unsigned long long)expected);
-    }
     return config;
 }
 

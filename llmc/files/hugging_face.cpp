@@ -95,11 +95,6 @@ static int find_heads(const std::string& path, const ModelConfig& config) {
         path.c_str(), config_file.generic_string().c_str());
 }
 
-static bool is_ignored(const std::string& name) {
-    // masks that old versions stored; and the head's weights, which check_head() compares
-    return name == "lm_head.weight" || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
-}
-
 static void check_tensors(const Model& model) {
     std::set<std::string> known;
     for (const ModelTensor& t : list_tensors(model.config)) {
@@ -117,9 +112,12 @@ static void check_tensors(const Model& model) {
                  t.name.c_str());
         known.insert(found->first);
     }
-    for (const auto& [name, entry] : model.file.tensors)
-        if (!known.count(name) && !is_ignored(name))
+    for (const auto& [name, entry] : model.file.tensors) {
+        const bool is_mask =
+            name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");  // of old ones
+        if (!known.count(name) && !is_mask && name != "lm_head.weight")  // which check_head() compares
             fail("%s has a tensor '%s', which GPT-2 does not have", model.file.path.c_str(), name.c_str());
+    }
 }
 
 // Error if the file stores the head's weights and they differ from the token embedding's.

@@ -46,9 +46,8 @@ uint64_t moment_bytes(const ModelConfig& config, bool use_master_weights, const 
 static std::vector<int32_t> read_indices(const File& file, const std::string& path, uint64_t& left) {
     uint64_t count = 0;
     if (left >= sizeof count) read_exactly(file, path, &count, sizeof count);
-    if (left < sizeof count || count > (left - sizeof count) / sizeof(int32_t)) {
+    if (left < sizeof count || count > (left - sizeof count) / sizeof(int32_t))
         fail("%s is truncated or damaged: the order of its data ends too early", path.c_str());
-    }
     std::vector<int32_t> values(count);
     read_exactly(file, path, values.data(), count * sizeof(int32_t));
     left -= sizeof count + count * sizeof(int32_t);
@@ -73,9 +72,8 @@ static OptimizerState check_state_header(const File& file, const std::string& pa
     if (share.index < 0 || share.index >= share.count || share.count > max_processes)
         fail("%s is damaged: its header says process %d of %d", path.c_str(), share.index, share.count);
     for (StateField flag : {USE_MASTER_WEIGHTS, SHOULD_SHUFFLE}) {
-        if (header[flag] != 0 && header[flag] != 1) {
+        if (header[flag] != 0 && header[flag] != 1)
             fail("%s is damaged: header field %d is %d instead of 0 or 1", path.c_str(), flag, header[flag]);
-        }
     }
     if (header[STEP] < 0) fail("%s is damaged: its step is %d", path.c_str(), header[STEP]);
     const int extent = header[EXTENT];
@@ -97,14 +95,13 @@ static OptimizerState check_state_header(const File& file, const std::string& pa
         size < header_bytes + moment_bytes(config, state.use_master_weights, {.kind = kind});
     if (extent == EXTENT_PART || (extent == EXTENT_UNKNOWN && too_short)) state.share = share;
     const uint64_t least = header_bytes + moment_bytes(config, state.use_master_weights, state.share);
-    if (size < least) {
+    if (size < least)
         fail(
             "%s is truncated or belongs to another model: it has %llu bytes, but the moments of %llu "
             "parameters alone take %llu%s",
             path.c_str(), (unsigned long long)size, (unsigned long long)num_parameters(config),
             (unsigned long long)least,
             state.share.count > 1 ? format_string(" in one of %d files", share.count).c_str() : "");
-    }
     return state;
 }
 
@@ -127,10 +124,9 @@ static OptimizerState check_state(const File& file, const std::string& path, con
         }
         left -= sizeof random;
     }
-    if (left != 0) {
+    if (left != 0)
         fail("%s is too long or belongs to another model: %llu bytes follow its end", path.c_str(),
              (unsigned long long)left);
-    }
     return state;
 }
 

@@ -6,9 +6,8 @@ void read_header(const File& file, const std::string& path, int32_t* header, int
                  const char* what) {
     if (size_of(file, path) < header_bytes) fail("%s is too short for %s", path.c_str(), what);
     read_exactly(file, path, header, header_bytes);
-    if (header[0] != magic) {
+    if (header[0] != magic)
         fail("%s is not %s: it starts with %d instead of %d", path.c_str(), what, header[0], magic);
-    }
 }
 
 std::string checksum_of_file(const std::string& path, const BytesRead& progress) {

@@ -16,8 +16,6 @@ constexpr size_t q8_0_block = 32;
 // As --precision spells them, in this order.
 std::vector<std::string> stored_type_names();
 const char* stored_type_name(StoredType type);
-// Error if there is no such type.
-StoredType stored_type(const std::string& name);
 
 // Bytes of so many values; for q8_0, a multiple of q8_0_block.
 uint64_t stored_bytes(StoredType type, uint64_t count);

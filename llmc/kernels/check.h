@@ -43,20 +43,3 @@ void check_limit(const std::string& what, const char* error_name, double error, 
 // Checks both errors.
 template <class Real>
 void check_difference(const std::string& what, const Difference& difference);
-
-// out = inp weight^T, all on the host.
-template <class Real>
-struct GemmResult {
-    const Real* out;     // (num_rows, OC)
-    const Real* inp;     // (num_rows, C)
-    const Real* weight;  // (OC,C)
-    int num_rows, C, OC;
-};
-
-// Freivalds' check of all rows, in fp64: for random signs s, the sum over j of s_j out_ij must equal
-// inp_i (weight^T s). Returns the largest error of any row: the root mean square over four sign vectors,
-// relative to the norm of the row; infinite for a NaN. Rounding of the elements adds up to the row's relative
-// L2 error, 1.6e-3 in bf16. One element that is wrong by the typical magnitude adds 1/sqrt(OC), 0.011 for
-// OC = 8192. Its limit is that of the largest difference.
-template <class Real>
-double checksum_error(const GemmResult<Real>& result);

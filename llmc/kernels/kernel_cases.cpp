@@ -543,20 +543,20 @@ std::optional<KernelRun> find_run(const KernelCase& of, const std::string& name)
     return of.with_block ? of.with_block(name) : std::nullopt;
 }
 
-Difference check_run(LaunchPad& pad, const KernelCase& of, const KernelRun& run, const Operands& host) {
-    Operands device(&pad);
+Difference check_run(const KernelCase& of, const KernelRun& run, Operands& device, const Operands& host) {
+    device.restart();
     run.prepare(device)();
-    pad.commit(true);
+    device.pad->commit(true);
     return device.compare(host, of.layer + ": " + run.name + "/" + of.shape);
 }
 
 int check_kernels(LaunchPad& pad, const KernelCase& of) {
-    Operands host(nullptr);
+    Operands host(nullptr), device(&pad);
     of.layer_run.prepare(host)();
     int checked = 0;
     const auto check = [&](const KernelRun& run) {
         if (run.fits && !run.fits(pad)) return;
-        check_run(pad, of, run, host);
+        check_run(of, run, device, host);
         checked++;
     };
     check(of.layer_run);

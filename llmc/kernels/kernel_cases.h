@@ -62,9 +62,9 @@ std::optional<KernelRun> find_run(const KernelCase& of, const std::string& name)
 template <class Real>
 std::vector<KernelCase> kernel_cases(const KernelShape& shape);
 
-// Runs a version and compares every array with the host's, which has run layer_run. Throws Error for a wrong
-// result.
-Difference check_run(LaunchPad& pad, const KernelCase& of, const KernelRun& run, const Operands& host);
+// Runs a version and compares every array with the host's, which has run layer_run. `device` may have been
+// another version's. Throws Error for a wrong result.
+Difference check_run(const KernelCase& of, const KernelRun& run, Operands& device, const Operands& host);
 
 // Runs what training calls and all versions that fit the device, and compares every array with the CPU's.
 // Throws Error, naming the version, for a wrong result. Returns how many ran.

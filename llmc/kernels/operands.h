@@ -27,11 +27,11 @@ class Operands {
     Element* output(size_t n);  // NaN
     template <class Element>
     Element* scratch(size_t n) {  // not compared
-        return memory.allocate<Element>(n, "scratch");
+        return place<Element>(n, "scratch");
     }
     template <class Element>
     Element* copy_of(const std::vector<Element>& values) {
-        Element* p = memory.allocate<Element>(values.size(), "operand");
+        Element* p = place<Element>(values.size(), "operand");
         if (fill == Fill::values) memory.upload(p, values.data(), values.size());
         return p;
     }
@@ -46,6 +46,12 @@ class Operands {
     // Throws Error, naming `what`, if an input or output differs by more than rounding from that of
     // `reference`, which holds the CPU's, or whose repetition it is.
     Difference compare(const Operands& reference, const std::string& what) const;
+
+    // The same arrays come again, filled anew: another version of a row needs no other memory.
+    void restart() {
+        arrays.clear();
+        num_placed = 0;
+    }
 
     // The inputs and outputs of a row in fp32, for tests that change an element.
     size_t num_arrays() const { return arrays.size(); }
@@ -65,6 +71,11 @@ class Operands {
     static Difference compare_array(const Operands& operands, const Array& got, const Array& want,
                                     const std::string& what);
     template <class Element>
+    Element* place(size_t n, const char* label) {
+        if (num_placed == places.size()) places.push_back(memory.allocate<Element>(n, label));
+        return static_cast<Element*>(places[num_placed++]);
+    }
+    template <class Element>
     Element* allocate(size_t n, const char* label);  // of NaN where it matters
     template <class Element>
     void check_margins(const Array& array, const std::string& what) const;
@@ -72,6 +83,8 @@ class Operands {
     Fill fill;
     size_t margin;
     std::vector<Array> arrays;  // inputs and outputs
+    std::vector<void*> places;  // all memory, in the order in which it was asked for
+    size_t num_placed = 0;
     std::vector<std::shared_ptr<void>> kept;
 };
 

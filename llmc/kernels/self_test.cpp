@@ -1,14 +1,11 @@
 // The self-test of a device: see self_test.h.
 #include "llmc/kernels/self_test.h"
 
-#include <omp.h>
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
-#include <future>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -20,6 +17,7 @@
 
 static const char* const child_option = "--check-kernels";
 static const char* const rates_option = "--rates";
+static const char* const build_option = "--build-first";
 static const int device_fails = 2;  // a child's status
 static std::string program;         // that children are started from; empty: begin_self_test() was not called
 
@@ -27,14 +25,16 @@ static std::string program;         // that children are started from; empty: be
 
 static KernelShape timed_shape(const LaunchPad& pad) {
     if (!pad.device().is_gpu()) return self_test_shapes()[1];
-    return {.B = 4, .T = 1024, .C = 768, .NH = 12, .layers = 1, .linear = {{768, 3072}}};
+    return {
+        .B = 4, .T = 1024, .C = 768, .NH = 12, .V = 8191, .Vp = 8192, .layers = 1, .linear = {{768, 3072}}};
 }
 
-// The rate of a version at its first case: "12.3 GB/s".
-static std::string rate_of(LaunchPad& pad, const KernelCase& of, const KernelRun& run) {
-    Operands operands(&pad);
+// "12.3 GB/s"
+static std::string rate_of(const KernelCase& of, const KernelRun& run, Operands& operands) {
+    LaunchPad& pad = *operands.pad;
+    operands.restart();
     const auto launch = run.prepare(operands);
-    warm_up(pad, launch, 0.05);
+    warm_up(pad, launch, 0);
     double seconds = 1e30;
     for (int i = 0; i < 3; i++) seconds = std::min(seconds, seconds_per_launch(pad, launch, 1e-3));
     return of.work.flops > 0 ? format_string("%.3g TFLOP/s", of.work.flops / seconds / 1e12)
@@ -45,43 +45,75 @@ template <class Real>
 struct TypeCheck {
     LaunchPad& pad;
     std::vector<KernelCase> cases, timed;
-    std::vector<std::unique_ptr<Operands>> references;  // of the cases, on the host
+    struct Arrays {
+        Operands host{nullptr}, device;  // what the CPU's version computed; of each version in turn
+        bool has_reference = false;
+    };
+    std::vector<std::unique_ptr<Arrays>> arrays;  // of the cases
+    std::unique_ptr<Operands> timed_arrays;       // of the case that was timed last
+    const KernelCase* last_timed = nullptr;
 
     TypeCheck(LaunchPad& launchpad, bool rates) : pad(launchpad) {
         for (const KernelShape& shape : self_test_shapes())
             for (KernelCase& c : kernel_cases<Real>(shape)) cases.push_back(std::move(c));
-        references.resize(cases.size());
+        arrays.resize(cases.size());
         if (rates) timed = kernel_cases<Real>(timed_shape(pad));
+    }
+    // Calls action(case, run, arrays) for a version's cases.
+    template <class Action>
+    void for_each_case(const std::string& name, const Action& action) {
+        for (size_t i = 0; i < cases.size(); i++) {
+            const std::optional<KernelRun> run = find_run(cases[i], name);
+            if (!run || !run->fits(pad)) continue;
+            if (!arrays[i]) arrays[i].reset(new Arrays{.device = Operands(&pad)});
+            action(cases[i], *run, *arrays[i]);
+        }
+    }
+    // Builds the kernels of all versions side by side. What cannot be built fails when it is checked.
+    void build(const std::vector<std::string>& names) {
+        Requirements needed;
+        try {
+            for (const std::string& name : names)
+                for_each_case(name, [&](const KernelCase&, const KernelRun& run, Arrays& of_case) {
+                    of_case.device.restart();
+                    needed.add(pad.dry_run(run.prepare(of_case.device)));
+                });
+            pad.prepare(needed);
+            pad.compile([](int, int) { print_line(stdout, "building"); });  // a sign of life
+        } catch (const DeviceLost&) {
+            throw;
+        } catch (const Error&) {
+        }
     }
     // Compares a version in all cases, each of which is a sign of life. Returns its largest error.
     double error_of(const std::string& name) {
         double largest = -1;
-        for (size_t i = 0; i < cases.size(); i++) {
-            const std::optional<KernelRun> run = find_run(cases[i], name);
-            if (!run || !run->fits(pad)) continue;
+        for_each_case(name, [&](const KernelCase& c, const KernelRun& run, Arrays& of_case) {
             print_line(stdout, "run %s", name.c_str());
-            if (!references[i]) {
-                references[i] = std::make_unique<Operands>(nullptr);
-                const auto run_on_host = cases[i].layer_run.prepare(*references[i]);
-                run_on_host();
-            }
-            largest = std::max(largest, check_run(pad, cases[i], *run, *references[i]).largest);
-        }
+            if (!of_case.has_reference) c.layer_run.prepare(of_case.host)();
+            of_case.has_reference = true;
+            largest = std::max(largest, check_run(c, run, of_case.device, of_case.host).largest);
+        });
         if (largest < 0) fail("no row of the table of kernels has this version");
         return largest;
     }
+    // The rate of a version at its first case.
     std::string timed_rate(const std::string& name) try {
-        for (const KernelCase& c : timed)
-            if (const auto run = find_run(c, name); run && run->fits(pad)) return rate_of(pad, c, *run);
+        for (const KernelCase& c : timed) {
+            const auto run = find_run(c, name);
+            if (!run || !run->fits(pad)) continue;
+            if (std::exchange(last_timed, &c) != &c) timed_arrays.reset();
+            if (!timed_arrays) timed_arrays = std::make_unique<Operands>(&pad);
+            return rate_of(c, *run, *timed_arrays);
+        }
         return "";
     } catch (const OutOfDeviceMemory&) {
+        timed_arrays.reset();
         return "too little memory to time it";
     }
     // Prints lines that the parent reads.
     void check(const std::vector<std::string>& names) {
-        const std::string type = std::string("/") + real_name<Real>() + "/";
         for (const std::string& name : names) {
-            if (name.find(type) == std::string::npos) continue;
             try {
                 const double error = error_of(name);
                 print_line(stdout, "right %s %.2g %s", name.c_str(), error, timed_rate(name).c_str());
@@ -102,15 +134,21 @@ static std::string type_of(const std::string& name) {
     return name.substr(start, name.find('/', start) - start);
 }
 
-// Words: the device, --rates, versions. Without versions, only opens the device.
-static void check_in_child(const std::vector<std::string>& words) {
+// Words: the device, --rates, --build-first, versions. Without versions, only opens the device.
+static void check_in_child(std::vector<std::string> words) {
     LaunchPad pad({.device = words.at(0)});
-    if (words.size() == 1) pad.store_checks({{MATRIX_TRIAL, true}});
-    const bool rates = words.size() > 1 && words[1] == rates_option;
-    const std::vector<std::string> names(words.begin() + (rates ? 2 : 1), words.end());
+    words.erase(words.begin());
+    if (words.empty()) pad.store_checks({{MATRIX_TRIAL, true}});
+    const auto take_option = [&](const char* option) { return std::erase(words, option) > 0; };
+    const bool rates = take_option(rates_option), builds_first = take_option(build_option);
+    if (rates) raise_clock(pad);
     const auto check = [&]<class Real>(Real) {
-        if (std::ranges::any_of(names, [](auto& name) { return type_of(name) == real_name<Real>(); }))
-            TypeCheck<Real>(pad, rates).check(names);
+        std::vector<std::string> names = words;
+        std::erase_if(names, [](auto& name) { return type_of(name) != real_name<Real>(); });
+        if (names.empty()) return;
+        TypeCheck<Real> of_type(pad, rates);
+        if (builds_first) of_type.build(names);
+        of_type.check(names);
     };
     check(float());
     check(bf16());
@@ -190,10 +228,7 @@ static void read_line(const std::string& line, ChildOutput& output, Outcomes& ou
 static ChildOutput follow_child(const std::vector<std::string>& words, bool is_gpu, Outcomes& outcomes) {
     std::vector<std::string> command = {program, child_option};
     command.insert(command.end(), words.begin(), words.end());
-    static std::mutex starts;  // a child that starts now would inherit the pipes of another
-    std::unique_lock<std::mutex> start(starts);
     Process child(command);
-    start.unlock();
     ChildOutput output;
     std::string text;
     double quiet = 0;  // seconds, of which those in which this process was suspended are none
@@ -212,20 +247,24 @@ static ChildOutput follow_child(const std::vector<std::string>& words, bool is_g
     return output;
 }
 
-// Checks versions in child processes: another one goes on where one crashes or hangs.
+// Checks versions in child processes. Drivers build a kernel on one core, so the first child builds all of
+// them side by side. Where it crashes or hangs, another one goes on, and builds each when it is checked.
 static void check_versions(const DeviceInfo& device, std::set<std::string> versions, bool rates,
                            Outcomes& outcomes) {
-    while (!versions.empty()) {
+    for (bool builds_first = true; !versions.empty(); builds_first = false) {
         std::vector<std::string> words = {std::to_string(device.index)};
         if (rates) words.push_back(rates_option);
+        if (builds_first) words.push_back(build_option);
         words.insert(words.end(), versions.begin(), versions.end());
         const ChildOutput output = follow_child(words, device.is_gpu(), outcomes);
-        if (output.stopped || (!output.done && output.running.empty()))
+        if (output.done) return;
+        const bool names_none = output.running.empty();
+        if (output.stopped || (names_none && !builds_first))
             fail("the kernels could not be checked: %s", output.hung ? "the device hangs when it is opened"
                                                          : output.errors.empty()
                                                              ? "the process that checks them was ended"
                                                              : output.errors.c_str());
-        if (output.done) return;
+        if (names_none) continue;
         // its other configs would do the same, and take as long
         const std::string version = output.running.substr(0, output.running.rfind('/'));
         outcomes.add(version,
@@ -234,32 +273,6 @@ static void check_versions(const DeviceInfo& device, std::set<std::string> versi
             return name.starts_with(version + "/") || outcomes.all.contains(name);
         });
     }
-}
-
-// Several children check parts of the versions side by side, since drivers build kernels on one core. Where
-// one hangs or loses the device, the others do, too, so versions without a result are then checked alone.
-static void check_side_by_side(const DeviceInfo& device, const std::set<std::string>& versions,
-                               Outcomes& outcomes) {
-    const int threads = std::min(omp_get_max_threads(), omp_get_num_procs());
-    const size_t count = device.is_gpu() ? size_t(std::clamp(threads / 4, 1, 4)) : 1;
-    std::vector<std::vector<std::string>> parts(count, {std::to_string(device.index)});
-    for (size_t i = 0; const std::string& version : versions) parts[i++ % count].push_back(version);
-    std::mutex adds;
-    const auto check = [&](const std::vector<std::string>& part) {
-        Outcomes of_part = {.report = [&](const std::string& name, const Outcome& outcome) {
-            const std::lock_guard<std::mutex> add(adds);
-            outcomes.add(name, outcome);
-        }};
-        follow_child(part, true, of_part);
-    };
-    std::vector<std::future<void>> checks;
-    for (size_t i = 0; i < count && count > 1; i++)
-        checks.push_back(std::async(std::launch::async, check, parts[i]));
-    for (std::future<void>& done : checks) done.wait();
-    for (std::future<void>& done : checks) done.get();
-    std::set<std::string> left = versions;
-    std::erase_if(left, [&](const std::string& name) { return outcomes.all.contains(name); });
-    check_versions(device, left, false, outcomes);
 }
 
 static std::map<std::string, bool> verdicts(const Outcomes& outcomes) {
@@ -287,7 +300,7 @@ static std::map<std::string, bool> check_before_use(LaunchPad& pad, const std::s
         pad.store_checks({{name, outcome.right}});
     }};
     try {
-        check_side_by_side(pad.device(), versions, outcomes);
+        check_versions(pad.device(), versions, false, outcomes);
     } catch (const std::exception& error) {  // nothing is known of the others
         note(out, error.what());
     }

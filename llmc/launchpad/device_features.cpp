@@ -1,6 +1,5 @@
 #include "llmc/launchpad/device_features.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 

@@ -196,7 +196,7 @@ struct LaunchPadState {
     Requirements collected;       // with compile_only, which is a dry run without an end
     bool without_device = false;
     bool capture_statistics = false;  // of the driver's compiler
-    std::map<std::string, std::function<int()>> untuned;
+    std::map<std::string, Tuning> untuned;
     RequiredKernels uncompiled;
 
     VkPipelineLayout layout = VK_NULL_HANDLE;

@@ -158,10 +158,16 @@ struct MemoryRange {
 // Kernels to build: specialization constants, by a key that names kernel and constants.
 using RequiredKernels = std::map<std::string, std::vector<uint32_t>>;
 
+// A choice to measure on the device: see LaunchPad::tuned().
+struct Tuning {
+    std::function<int()> measure;
+    std::function<void()> prepare = nullptr;  // prepares the kernels that measure() needs
+};
+
 // What a command sequence needs, found by a dry run.
 struct Requirements {
-    size_t scratch[NUM_SCRATCH_SLOTS] = {};               // bytes of each slot
-    std::map<std::string, std::function<int()>> untuned;  // choices to measure, by name: see tuned()
+    size_t scratch[NUM_SCRATCH_SLOTS] = {};  // bytes of each slot
+    std::map<std::string, Tuning> untuned;   // by name
     RequiredKernels kernels;
     std::set<std::string> versions;  // of kernels: see take()
 
@@ -302,17 +308,19 @@ class LaunchPad {
     // Prepares what these commands need, of which it returns a dry run. Versions of kernels that were not
     // checked on this device, driver and build are checked before; one that is wrong is not taken.
     Requirements prepare(const std::function<void()>& commands);
-    // Measures the queued choices. `progress` is called before each one, as in compile(). A choice whose
-    // measurement finds too little memory stays the usual one.
+    // Measures the queued choices, once the kernels of all of them are built. `progress` is called before
+    // each one, as in compile(). A choice whose measurement finds too little memory stays the usual one.
     using ProgressCallback = std::function<void(int done, int total)>;
     void tune(const ProgressCallback& progress = nullptr);
+    // Forgets the queued choices, which stay the usual ones.
+    void skip_tuning();
     // Builds the queued kernels, which otherwise happens at their first use.
     void compile(const ProgressCallback& progress = nullptr);
     // The choice that tune() measured on this device under `name`, which has no spaces; none if it was not
-    // measured yet. A dry run then adds `measure` to its result: tune() calls it and stores what it returns
-    // in a file next to the pipeline cache, one per device and driver. If that cannot be written, the choice
-    // lasts as long as the launchpad.
-    std::optional<int> tuned(const std::string& name, std::function<int()> measure) const;
+    // measured yet. A dry run then adds `tuning` to its result: tune() stores what it measures in a file
+    // next to the pipeline cache, one per device and driver. If that cannot be written, the choice lasts as
+    // long as the launchpad.
+    std::optional<int> tuned(const std::string& name, const Tuning& tuning) const;
 
     // A layer takes a version of a kernel, such as "gelu_forward2/bf16/block:256", unless a check found it
     // wrong: kernel_version.h. Results are stored in the same file.

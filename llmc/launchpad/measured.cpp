@@ -9,6 +9,7 @@
 #include "llmc/launchpad/device_cache.h"
 #include "llmc/launchpad/internal.h"
 #include "llmc/launchpad/kernel_version.h"
+#include "llmc/launchpad/peak.h"
 #include "llmc/launchpad/shaders.h"
 
 static std::string measured_beside(const std::string& cache_file) {
@@ -25,10 +26,10 @@ static void write_measured(const LaunchPadState& s) {
     if (!s.measured_file.empty()) write_cache_file(s.measured_file, measured_file(s.measured));
 }
 
-std::optional<int> LaunchPad::tuned(const std::string& name, std::function<int()> measure) const {
+std::optional<int> LaunchPad::tuned(const std::string& name, const Tuning& tuning) const {
     if (name.find_first_of(" \n") != std::string::npos) fail("tuned: '%s' has a space", name.c_str());
     if (const auto found = state->measured.find(name); found != state->measured.end()) return found->second;
-    if (state->dry && measure) state->dry->untuned.try_emplace(name, std::move(measure));
+    if (state->dry && tuning.measure) state->dry->untuned.try_emplace(name, tuning);
     return std::nullopt;
 }
 
@@ -64,7 +65,7 @@ void LaunchPad::prepare(const Requirements& needed) {
     LaunchPadState& s = *state;
     if (s.dry) return s.dry->add(needed);
     for (int i = 0; i < NUM_SCRATCH_SLOTS; i++) scratch(Scratch(i), needed.scratch[i] / sizeof(float));
-    for (const auto& [name, measure] : needed.untuned) s.untuned.try_emplace(name, measure);
+    s.untuned.insert(needed.untuned.begin(), needed.untuned.end());
     for (const auto& [key, constants] : needed.kernels)
         if (!s.pipelines.contains(key)) s.uncompiled.try_emplace(key, constants);
 }
@@ -85,9 +86,15 @@ void LaunchPad::tune(const ProgressCallback& progress) {
     } restored = {s.options.spills, std::exchange(s.options.spills, false)};  // the host's memory is slower
     for (int done = 0; !s.untuned.empty(); done++) {
         if (progress) progress(done, total);
+        if (done == 0) {
+            for (const auto& [name, tuning] : s.untuned)
+                if (tuning.prepare) tuning.prepare();
+            compile();
+            raise_clock(*this, 0.3);
+        }
         const auto next = s.untuned.extract(s.untuned.begin());
         try {
-            s.measured[next.key()] = next.mapped()();
+            s.measured[next.key()] = next.mapped().measure();
             write_measured(s);
         } catch (const OutOfDeviceMemory&) {
             // the choice stays the usual one
@@ -95,6 +102,8 @@ void LaunchPad::tune(const ProgressCallback& progress) {
     }
     if (total) take_kernel_times();  // the measurements do not count
 }
+
+void LaunchPad::skip_tuning() { state->untuned.clear(); }
 
 // --- checked versions of kernels ---
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "llmc/base/os.h"
-#include "llmc/cpu/cpu_timer.h"
 #include "llmc/launchpad/launchpad.h"
 
 // Whether a device has memory of its own: Placement::host spares it.
@@ -81,7 +80,6 @@ struct Memory {
         if (use == MemoryUse::count) return;
         if (pad) return pad->fill(p, 0, (count * sizeof(Element) + 3) / 4 * 4);
         const size_t size = count * sizeof(Element), piece = 1 << 20;
-        const CpuTimer timer("zero", {double(size)});
 #pragma omp parallel for
         for (size_t i = 0; i < size; i += piece)
             memset(reinterpret_cast<char*>(p) + i, 0, std::min(piece, size - i));

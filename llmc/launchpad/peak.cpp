@@ -5,7 +5,6 @@
 #include "llmc/base/ceil_div.h"
 #include "llmc/base/clock.h"
 #include "llmc/launchpad/memory.h"
-#include "shaders/args.h"
 
 double seconds_per_launch(LaunchPad& pad, const std::function<void()>& launch, double at_least) {
     for (int repeats = 1;; repeats *= 2) {

@@ -1,7 +1,6 @@
 // LaunchPad's pipelines: built once per kernel and specialization constants, and cached on disk.
 #include <omp.h>
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <future>
 

@@ -5,9 +5,7 @@
 #include <cmath>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
-#include "shaders/args.h"
 
 AdamWStep adamw_step(float learning_rate, float beta1, float beta2, float eps, int t) {
     return {learning_rate,
@@ -79,7 +77,6 @@ static AdamWUpdate<Real> chunk_of(const AdamWUpdate<Real>& p, size_t begin, size
 template <class Real>
 static void adamw_update_cpu(const AdamWUpdate<Real>& p) {
     check_master<Real>(p.master);
-    const CpuTimer timer("adamw_update", update_work(p));
     const float* norm_and_scale = p.norm_and_scale;
     if (norm_and_scale && (!std::isfinite(norm_and_scale[0]) || norm_and_scale[1] == 0)) return;
     const float scale = norm_and_scale ? norm_and_scale[1] : 1.0f;

@@ -10,7 +10,6 @@
 #include <numbers>
 
 #include "llmc/cpu/attention_panels.h"
-#include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/gemm_kernels.h"
 #include "llmc/cpu/prefetch.h"
 #include "llmc/cpu/vector_math.h"
@@ -258,11 +257,6 @@ static void run_forward(const Kernels& kernels, const ForwardTask<Real>& task,
     }
 }
 
-// The work of `gemms` GEMMs between all queries and the keys that each of them sees.
-static Work attention_work(int B, int T, int C, int gemms) {
-    return {.flops = 2.0 * gemms * B * C * (0.5 * T * (T + 1.0))};
-}
-
 // Task `index` of all tasks with `block` queries each. The last queries see the most keys. They come first,
 // so that no long task is left for the end.
 template <class Real>
@@ -282,7 +276,6 @@ static ForwardTask<Real> forward_task(const AttentionForward<Real>& p, int64_t i
 template <class Real>
 void attention_forward_cpu(const AttentionForward<Real>& p) {
     attention_head_size(p.C, p.NH);  // throws here, not in a thread
-    const CpuTimer timer("attention_forward", attention_work(p.B, p.T, p.C, 2));
     const KernelSet& set = best_kernels<float>();
     const int block = QUERY_PANELS * set.nr;
     const int64_t tasks = int64_t(p.B) * p.NH * ((p.T + block - 1) / block);
@@ -494,7 +487,6 @@ static BackwardHead<Real> backward_task(const AttentionBackward<Real>& p, int he
 template <class Real>
 void attention_backward_cpu(const AttentionBackward<Real>& p) {
     attention_head_size(p.C, p.NH);  // throws here, not in a thread
-    const CpuTimer timer("attention_backward", attention_work(p.B, p.T, p.C, 5));
     const KernelSet& set = best_kernels<float>();
     run_tasks(p.B * p.NH, [&](int64_t head, int64_t next) {
         const BackwardHead<Real> task = backward_task(p, int(head));

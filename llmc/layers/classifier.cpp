@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/cpu/vector_math.h"
 #include "llmc/launchpad/packs.h"
@@ -116,15 +115,8 @@ static float classify_row(RowScratch& scratch, Real* x, int target, const FusedC
     return loss;
 }
 
-// One access to each logit for the losses, another for the gradients.
-template <class Real>
-static Work classifier_work(const FusedClassifier<Real>& p) {
-    return memory_traffic<Real>((1.0 + p.write_gradients) * p.num_rows * p.V);
-}
-
 template <class Real>
 static void fused_classifier_cpu(const FusedClassifier<Real>& p) {
-    const CpuTimer timer("fused_classifier", classifier_work(p));
     const int num_rows = p.num_rows;
     const bool whole_row = p.write_gradients && !std::is_same_v<Real, float>;
 #pragma omp parallel
@@ -151,7 +143,7 @@ static void fused_classifier3(LaunchPad& pad, const FusedClassifier<Real>& p, in
     const uint32_t width = wide_pack_width<Real>(p.Vp, {args.logits});
     check_iterations(pad, "fused_classifier3", 2 * ceil_div(p.Vp, block_size));
     pad.dispatch<Real>("fused_classifier3", {uint64_t(p.num_rows)}, {uint32_t(block_size), width}, args,
-                       classifier_work(p));
+                       memory_traffic<Real>((1.0 + p.write_gradients) * p.num_rows * p.V));
 }
 
 template <class Real>

@@ -5,7 +5,6 @@
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/base/hash.h"
-#include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/launchpad/packs.h"
 #include "shaders/args.h"
@@ -45,13 +44,7 @@ static SIMD_INLINE void drop(Real* out, const Real* inp, size_t n, Mask m) {
 }
 
 template <class Real>
-static Work dropout_work(const Dropout<Real>& p) {
-    return memory_traffic<Real>(2.0 * double(p.n));
-}
-
-template <class Real>
 static void dropout_cpu(const Dropout<Real>& p) {
-    const CpuTimer timer("dropout", dropout_work(p));
     const size_t chunk = 4096;  // elements of one task
 #pragma omp parallel for
     for (size_t i = 0; i < p.n; i += chunk) {
@@ -75,7 +68,7 @@ static void dropout2(LaunchPad& pad, const Dropout<Real>& p, int block_size) {
                               .scale = scale_of(p.rate)};
     const uint32_t width = wide_pack_width<Real>(0, {args.outp, args.inp});
     pad.dispatch<Real>("dropout2", {ceil_div(p.n, uint64_t(block_size) * width)},
-                       {uint32_t(block_size), width}, args, dropout_work(p));
+                       {uint32_t(block_size), width}, args, memory_traffic<Real>(2.0 * double(p.n)));
 }
 
 template <class Real>

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/cpu/cpu_timer.h"
 #include "llmc/launchpad/packs.h"
 #include "shaders/args.h"
 
@@ -57,7 +56,6 @@ void build_encoder_buckets(int* buckets, const int* inp, int count) {
 template <class Real>
 static void encoder_forward_cpu(const EncoderForward<Real>& p) {
     const int num_rows = p.B * p.T, T = p.T, C = p.C;
-    const CpuTimer timer("encoder_forward", memory_traffic<Real>(3.0 * p.B * T * C));
 #pragma omp parallel for
     for (int row = 0; row < num_rows; row++) {
         const Real *token = p.wte + size_t(p.inp[row]) * C, *position = p.wpe + size_t(row % T) * C;
@@ -81,7 +79,6 @@ static void add_sums_to(Real* x, const float* sums, int n) {
 template <class Real>
 static void encoder_backward_cpu(const EncoderBackward<Real>& p) {
     const int B = p.B, T = p.T, C = p.C, *buckets = p.buckets;
-    const CpuTimer timer("encoder_backward", memory_traffic<Real>(4.0 * B * T * C));
     const int* positions = buckets + 2 * size_t(B) * T + 3;
 #pragma omp parallel for collapse(2) schedule(dynamic, 4)
     for (int b = 0; b < buckets[0]; b++) {

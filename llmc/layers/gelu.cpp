@@ -6,7 +6,6 @@
 #include <numbers>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/cpu/vector_math.h"
 #include "llmc/launchpad/packs.h"
@@ -52,20 +51,16 @@ static const size_t CPU_BLOCK = 4096;  // elements that a thread processes at on
 
 template <class Real>
 static void gelu_forward_cpu(const GeluForward<Real>& p) {
-    const size_t n = p.n;
-    const CpuTimer timer("gelu_forward", memory_traffic<Real>(2.0 * double(n)));
 #pragma omp parallel for
-    for (size_t i = 0; i < n; i += CPU_BLOCK)
-        simd<gelu_values<Real>>(p.out + i, p.inp + i, std::min(CPU_BLOCK, n - i));
+    for (size_t i = 0; i < p.n; i += CPU_BLOCK)
+        simd<gelu_values<Real>>(p.out + i, p.inp + i, std::min(CPU_BLOCK, p.n - i));
 }
 
 template <class Real>
 static void gelu_backward_cpu(const GeluBackward<Real>& p) {
-    const size_t n = p.n;
-    const CpuTimer timer("gelu_backward", memory_traffic<Real>(3.0 * double(n)));
 #pragma omp parallel for
-    for (size_t i = 0; i < n; i += CPU_BLOCK)
-        simd<gelu_slopes<Real>>(p.dinp + i, p.inp + i, p.dout + i, std::min(CPU_BLOCK, n - i));
+    for (size_t i = 0; i < p.n; i += CPU_BLOCK)
+        simd<gelu_slopes<Real>>(p.dinp + i, p.inp + i, p.dout + i, std::min(CPU_BLOCK, p.n - i));
 }
 
 template <class Real>

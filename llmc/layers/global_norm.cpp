@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/launchpad/packs.h"
 #include "shaders/args.h"
@@ -40,9 +39,6 @@ static double sum_of_squares(const std::vector<GradientSlice<Real>>& gradients) 
 
 template <class Real>
 static void global_norm_cpu(const GlobalNorm<Real>& p) {
-    size_t elements = 0;
-    for (const GradientSlice<Real>& slice : p.gradients) elements += slice.n;
-    const CpuTimer timer("global_norm", memory_traffic<Real>(double(elements)));
     finish_global_norm(p, sum_of_squares(p.gradients));
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/cpu/cpu_timer.h"
 #include "llmc/launchpad/packs.h"
 #include "shaders/args.h"
 
@@ -38,7 +37,6 @@ static void gradient_sums_cpu(const std::vector<GradientSum<Real>>& all) {
         for (size_t first = 0; first < p.n; first += SUM_BLOCK)
             blocks.push_back({&p, first, std::min(p.n, first + SUM_BLOCK)});
     }
-    const CpuTimer timer("gradient_sum", memory_traffic<Real>(elements));
     const int64_t count = int64_t(blocks.size());
 #pragma omp parallel for if (elements > 1 << 16)
     for (int64_t i = 0; i < count; i++) sum_block(*blocks[i].sum, blocks[i].first, blocks[i].end);

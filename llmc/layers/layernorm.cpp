@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/gemm_kernels.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/launchpad/packs.h"
@@ -42,7 +41,6 @@ static Work forward_work(const LayerNormForward<Real>& p) {
 // Row by row, so that the sums are still in L1 when they are normalized.
 template <class Real>
 static void layernorm_forward_cpu(const LayerNormForward<Real>& p) {
-    const CpuTimer timer("layernorm_forward", forward_work(p));
     const Real* inp = p.added ? p.sum : p.inp;
 #pragma omp parallel for
     for (int row = 0; row < p.num_rows; row++) {
@@ -95,7 +93,6 @@ static int backward_tasks(int num_rows) { return std::clamp(num_rows / 8, 1, 64)
 
 template <class Real>
 static void layernorm_backward_cpu(const LayerNormBackward<Real>& p) {
-    const CpuTimer timer("layernorm_backward", memory_traffic<Real>(4.0 * p.num_rows * p.C));
     // the calling thread's, which all threads share; kept, because every layer needs it
     static thread_local LineFloats memory;
     const int tasks = backward_tasks(p.num_rows), C = p.C;

@@ -1,17 +1,13 @@
 // The linear layers on the CPU, as GEMMs (cpu/gemm.h). Results do not depend on the number of threads.
 #include <algorithm>
 
-#include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/gemm.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/layers/matmul.h"
 
-static Work gemm_work(int num_rows, int C, int OC) { return {.flops = 2.0 * num_rows * C * OC}; }
-
 // out^T = weight inp^T: as operand a, the weights need no transposing.
 template <class Real>
 void matmul_forward_cpu(const MatmulForward<Real>& p) {
-    const CpuTimer timer("matmul_forward", gemm_work(p.num_rows, p.C, p.OC), {p.num_rows, p.C, p.OC});
     const size_t num_rows = p.num_rows, C = p.C, OC = p.OC;
     gemm_cpu<Real>({.c = {.p = p.out, .ld = OC, .transposed = true, .bias = p.bias},
                     .a = {.p = p.weight, .ld = C},
@@ -23,7 +19,6 @@ void matmul_forward_cpu(const MatmulForward<Real>& p) {
 
 template <class Real>
 void matmul_dinp_cpu(const MatmulBackwardInput<Real>& p) {
-    const CpuTimer timer("matmul_dinp", gemm_work(p.num_rows, p.C, p.OC), {p.num_rows, p.C, p.OC});
     const size_t num_rows = p.num_rows, C = p.C, OC = p.OC;
     gemm_cpu<Real>({.c = {.p = p.dinp, .ld = C},
                     .a = {.p = p.dout, .ld = OC},
@@ -35,7 +30,6 @@ void matmul_dinp_cpu(const MatmulBackwardInput<Real>& p) {
 
 template <class Real>
 void matmul_dweight_cpu(const MatmulBackwardParameters<Real>& p) {
-    const CpuTimer timer("matmul_dweight", gemm_work(p.num_rows, p.C, p.OC), {p.num_rows, p.C, p.OC});
     const size_t num_rows = p.num_rows, C = p.C, OC = p.OC;
     gemm_cpu<Real>({.c = {.p = p.dweight, .ld = C, .accumulate = p.accumulate},
                     .a = {.p = p.dout, .ld = OC, .transposed = true},
@@ -66,7 +60,6 @@ static SIMD_INLINE void sum_column_block(Real* dbias, const Real* dout, int num_
 
 template <class Real>
 void matmul_dbias_cpu(const MatmulDbias<Real>& p) {
-    const CpuTimer timer("matmul_dbias", memory_traffic<Real>(double(p.num_rows) * p.OC));
 #pragma omp parallel for
     for (int first = 0; first < p.OC; first += DBIAS_COLUMNS)
         simd<sum_column_block<Real>>(p.dbias + first, p.dout + first, p.num_rows, size_t(p.OC),

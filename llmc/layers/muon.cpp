@@ -9,14 +9,12 @@
 #include <numeric>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/cpu/cpu_timer.h"
 #include "llmc/cpu/gemm.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/launchpad/packs.h"
 #include "llmc/layers/adamw.h"
 #include "llmc/layers/matmul.h"
 #include "llmc/layers/tensor_core.h"
-#include "shaders/args.h"
 
 MuonStep muon_step(float learning_rate, float momentum, int t) {
     return {learning_rate, momentum, hash(uint32_t(t))};
@@ -36,13 +34,6 @@ static void check_update(const MuonUpdate<Real>& p) {
     for (const MuonMatrix<Real>& matrix : p.matrices)
         if (std::is_same_v<Real, float> && matrix.master)
             fail("muon_update: fp32 parameters take no master weights: pass null");
-}
-
-// The floating-point operations of orthogonalizing, if only one half of symmetric results is computed.
-template <class Real>
-static Work update_work(const MuonUpdate<Real>& p) {
-    const double n = std::min(p.rows, p.columns), longer = std::max(p.rows, p.columns);
-    return {.flops = double(p.matrices.size()) * NEWTON_SCHULZ_STEPS * n * n * (3 * longer + n)};
 }
 
 // --- the CPU version, in fp32; bit-identical for any number of threads ---
@@ -206,7 +197,6 @@ static void update_weights(const MuonUpdate<Real>& p, const MuonMatrix<Real>& ma
 template <class Real>
 static void muon_update_cpu(const MuonUpdate<Real>& p) {
     check_update(p);
-    const CpuTimer timer("muon_update", update_work(p), {p.rows, p.columns});
     const float* norm_and_scale = p.norm_and_scale;
     if (norm_and_scale && (!std::isfinite(norm_and_scale[0]) || norm_and_scale[1] == 0)) return;
     const float scale = norm_and_scale ? norm_and_scale[1] : 1.0f;

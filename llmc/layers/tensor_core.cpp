@@ -254,7 +254,8 @@ static Tile measured_tile(LaunchPad& pad, const GemmShape& g, const GemmPlan& pl
     if (tiles.size() < 2 || pad.limits().compiles_slowly) return plan.tile;
     for (const Tile tile : tiles) pad.take(version_name<Real>(gemm_kernel<Real>(g.layout), tile));
     const std::optional<int> code =
-        pad.tuned(tuning_name<Real>(g), [&pad, g] { return tile_code(tune_gemm<Real>(pad, g)); });
+        pad.tuned(tuning_name<Real>(g), {.measure = [&pad, g] { return tile_code(tune_gemm<Real>(pad, g)); },
+                                         .prepare = [&pad, g] { prepare_tuning<Real>(pad, g); }});
     for (const Tile tile : tiles)
         if (code == tile_code(tile)) return tile;
     return plan.tile;

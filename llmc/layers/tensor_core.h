@@ -104,7 +104,9 @@ template <class Real>
 std::string tuning_name(const GemmShape& gemm);
 inline int tile_code(Tile tile) { return tile.m * 1000 + tile.n; }
 
-// Measures which tile is fastest for a GEMM, for LaunchPad::tune(). Needs memory for its operands; takes a
-// fraction of a second and as long as the driver takes to compile some five kernels.
+// Measures which tile is fastest for a GEMM, for LaunchPad::tune(). Needs memory for its operands, and some
+// five kernels, which prepare_tuning() prepares.
+template <class Real>
+void prepare_tuning(LaunchPad& pad, const GemmShape& gemm);
 template <class Real>
 Tile tune_gemm(LaunchPad& pad, const GemmShape& gemm);

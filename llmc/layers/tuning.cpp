@@ -18,9 +18,29 @@ static std::unique_ptr<Element, std::function<void(Element*)>> make_operand(Laun
     return {p, [&pad](Element* operand) { pad.free(operand); }};
 }
 
+// A launch for each tile that may take the place of the usual one, which is the plan's.
+template <class Real>
+static std::vector<GemmLaunch<Real>> launches_to_tune(LaunchPad& pad, const GemmShape& gemm, GemmPlan plan,
+                                                      const MatmulMatrixArgs& args) {
+    std::vector<GemmLaunch<Real>> launches;
+    for (const Tile tile : interchangeable_tiles<Real>(pad, gemm, plan, true)) {
+        plan.tile = tile;
+        launches.push_back({gemm, plan, args});
+    }
+    return launches;
+}
+
+template <class Real>
+void prepare_tuning(LaunchPad& pad, const GemmShape& gemm) {
+    const GemmPlan plan = plan_gemm<Real>(pad, gemm, std::nullopt, true);
+    pad.prepare([&] {
+        for (const auto& launch : launches_to_tune<Real>(pad, gemm, plan, {})) launch.start(pad);
+    });
+}
+
 template <class Real>
 Tile tune_gemm(LaunchPad& pad, const GemmShape& gemm) {
-    GemmPlan plan = plan_gemm<Real>(pad, gemm, std::nullopt, true);
+    const GemmPlan plan = plan_gemm<Real>(pad, gemm, std::nullopt, true);
     const size_t M = gemm.M, N = gemm.N, K = gemm.K;
     const auto out = make_operand<Real>(pad, M * N), other = make_operand<Real>(pad, M * N);
     const auto a = make_operand<Real>(pad, M * K), b = make_operand<Real>(pad, N * K);
@@ -29,32 +49,24 @@ Tile tune_gemm(LaunchPad& pad, const GemmShape& gemm) {
     const MatmulMatrixArgs args = {pad.at(out.get(), M * N),   pad.at(a.get(), M * K),
                                    pad.at(b.get(), N * K),     pad.at(bias.get(), N),
                                    pad.at(other.get(), M * N), pad.at(partials.get(), 1)};
-    const Tile usual = plan.tile;
     double best_time = 1e30;
-    Tile best = usual;
+    Tile best = plan.tile;
     bool warm = false;
-    std::vector<GemmLaunch<Real>> launches;
-    for (const Tile tile : interchangeable_tiles<Real>(pad, gemm, plan, true)) {
-        plan.tile = tile;
-        launches.push_back({gemm, plan, args});
-    }
-    pad.prepare([&] {
-        for (const GemmLaunch<Real>& launch : launches) launch.start(pad);
-    });
-    pad.compile();
-    for (const GemmLaunch<Real>& launch : launches) {
+    for (const GemmLaunch<Real>& launch : launches_to_tune<Real>(pad, gemm, plan, args)) {
         const Tile tile = launch.plan.tile;
         const auto start = [&] { launch.start(pad); };
-        warm_up(pad, start, warm ? 0 : 0.2);  // the first time, raises the clock
+        warm_up(pad, start, warm ? 0 : 0.02);  // the first time, fills the caches
         warm = true;
         double time = 1e30;
         for (int repeat = 0; repeat < 3; repeat++)
             time = std::min(time, seconds_per_launch(pad, start, 1e-3));
-        if (tile == usual) time *= 0.98;  // another tile must win by more than noise
+        if (tile == plan.tile) time *= 0.98;  // another tile must win by more than noise
         if (time < best_time) best = tile, best_time = time;
     }
     return best;
 }
 
-#define INSTANTIATE(Real) template Tile tune_gemm<Real>(LaunchPad&, const GemmShape&);
+#define INSTANTIATE(Real)                                             \
+    template void prepare_tuning<Real>(LaunchPad&, const GemmShape&); \
+    template Tile tune_gemm<Real>(LaunchPad&, const GemmShape&);
 FOR_EACH_REAL(INSTANTIATE)

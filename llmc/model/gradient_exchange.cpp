@@ -287,23 +287,31 @@ void GradientExchange<Real>::sum_gathered(const std::vector<TensorRange>& ranges
                                               .own_index = comm.local_rank});
 }
 
-// Where the launchpad has no access to the buffers, the CPU sums in this process's buffer.
+// Of all processes of the node. This one's gradients are in its buffer if from_buffer, or come there first
+// where the launchpad has no access to it.
 template <class Real>
-void GradientExchange<Real>::sum_in_buffers(const std::vector<TensorRange>& ranges) {
+std::vector<GradientSum<Real>> GradientExchange<Real>::sums_of(const std::vector<Shard>& shards,
+                                                               bool from_buffer, bool to_buffer) {
     std::vector<GradientSum<Real>> sums;
-    const std::vector<Shard> shards = summed_ranges(ranges);
     for (const Shard& s : shards) {
         Real* const own = in_buffer(comm.local_rank, s);
         if (sums_on_host()) g.memory.download(own, gradients_of(s), s.count);
-        sums.push_back({.out = sums_on_host() ? own : gradients_of(s),
+        sums.push_back({.out = to_buffer ? own : gradients_of(s),
                         .inp = in_buffer(0, s),
-                        .own = sums_on_host() ? own : gradients_of(s),
+                        .own = from_buffer ? own : gradients_of(s),
                         .n = s.count,
                         .stride = stride,
                         .count = comm.local_size,
                         .own_index = comm.local_rank});
     }
-    gradient_sums(pad(), sums);
+    return sums;
+}
+
+// Where the launchpad has no access to the buffers, the CPU sums in this process's buffer.
+template <class Real>
+void GradientExchange<Real>::sum_in_buffers(const std::vector<TensorRange>& ranges) {
+    const std::vector<Shard> shards = summed_ranges(ranges);
+    gradient_sums(pad(), sums_of(shards, sums_on_host(), sums_on_host()));
     for (const Shard& s : shards)
         if (sums_on_host()) g.memory.upload(gradients_of(s), in_buffer(comm.local_rank, s), s.count);
 }
@@ -343,18 +351,7 @@ void GradientExchange<Real>::work() {
 // The CPU sums the node's gradients in this process's buffer.
 template <class Real>
 void GradientExchange<Real>::sum_in_node(const std::vector<TensorRange>& ranges) {
-    std::vector<GradientSum<Real>> sums;
-    for (const Shard& s : summed_ranges(ranges)) {
-        Real* const own = in_buffer(comm.local_rank, s);
-        if (sums_on_host()) g.memory.download(own, gradients_of(s), s.count);
-        sums.push_back({.out = own,
-                        .inp = in_buffer(0, s),
-                        .own = g.pad ? own : gradients_of(s),
-                        .n = s.count,
-                        .stride = stride,
-                        .count = comm.local_size,
-                        .own_index = comm.local_rank});
-    }
+    const std::vector<GradientSum<Real>> sums = sums_of(summed_ranges(ranges), g.pad, true);
     if (!g.pad || comm.local_size > 1) gradient_sums(nullptr, sums);
 }
 

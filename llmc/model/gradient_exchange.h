@@ -161,6 +161,8 @@ struct GradientExchange {
     std::vector<GatheredShard> gathered_shards(const std::vector<TensorRange>& ranges) const;
     void sum_gathered(const std::vector<TensorRange>& ranges);
     void add_gradient_copies(Copies& copies, const std::vector<TensorRange>& ranges) const;
+    std::vector<GradientSum<Real>> sums_of(const std::vector<Shard>& shards, bool from_buffer,
+                                           bool to_buffer);
     void sum_in_buffers(const std::vector<TensorRange>& ranges);
     std::vector<TensorRange> summed_during(int layer) const;
     int first_summed_early() const;

@@ -172,20 +172,17 @@ void validate(const ModelConfig& config, const std::string& where) {
                   {"num_heads", config.num_heads, 1 << 16},
                   {"channels", config.channels, 1 << 16}};
     for (const Bound& bound : bounds) {
-        if (bound.value < 1 || bound.value > bound.most) {
+        if (bound.value < 1 || bound.value > bound.most)
             fail("%s: %s is %d, but must be from 1 to %d", where.c_str(), bound.name, bound.value,
                  bound.most);
-        }
     }
-    if (config.channels % config.num_heads != 0) {
+    if (config.channels % config.num_heads != 0)
         fail("%s: channels (%d) must be a multiple of heads (%d)", where.c_str(), config.channels,
              config.num_heads);
-    }
     const int most_head_channels = 128;  // of the attention layer
-    if (config.channels / config.num_heads > most_head_channels) {
+    if (config.channels / config.num_heads > most_head_channels)
         fail("%s: heads of %d channels are too large, at most %d are supported: use more heads",
              where.c_str(), config.channels / config.num_heads, most_head_channels);
-    }
     if (config.padded_vocab_size < config.vocab_size) {
         fail("%s: padded_vocab_size (%d) is less than vocab_size (%d)", where.c_str(),
              config.padded_vocab_size, config.vocab_size);

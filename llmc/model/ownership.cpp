@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/base/error.h"
 
 std::vector<Shard> Ownership::within(const TensorRange& range) const {
     const size_t end = range.first + range.count;
@@ -70,9 +69,6 @@ static Ownership divide_elements(const ModelConfig& config, int num_processes) {
     return table;
 }
 
-// Of Muon, in units of C^3: shorter^2 (3 longer + shorter) for each matrix of rows and columns.
-static int muon_work(int tensor) { return tensor == QKVW ? 12 : tensor == ATTPROJW ? 4 : 13; }
-
 // The largest weights first, each to the process that has least to do.
 static Ownership divide_matrices(const ModelConfig& config, int num_processes) {
     Ownership table = divide_elements(config, num_processes);
@@ -83,7 +79,8 @@ static Ownership divide_matrices(const ModelConfig& config, int num_processes) {
             const auto least = std::min_element(work.begin(), work.end());
             const size_t n = parameter_layer_size(config, tensor);
             table.shards.push_back({tensor, layer * n, n, int(least - work.begin())});
-            *least += muon_work(tensor);
+            // in units of C^3: shorter^2 (3 longer + shorter) for each matrix of rows and columns
+            *least += tensor == QKVW ? 12 : tensor == ATTPROJW ? 4 : 13;
         }
     std::ranges::sort(table.shards, [](const Shard& a, const Shard& b) {
         return a.tensor != b.tensor ? a.tensor < b.tensor : a.first < b.first;

@@ -31,16 +31,13 @@ static NamedOption find_long(OptionTable& table, const std::string& argument) {
     return {};
 }
 
-static NamedOption find_flag(OptionTable& table, const std::string& argument) {
+static NamedOption find_option(OptionTable& table, const std::string& argument) {
+    if (argument.starts_with("--")) return find_long(table, argument);
     for (Option& row : table.rows)
         if (row.flag == argument.substr(1)) return {&row};
     for (Option& row : table.rows)
         if (row.flag == argument.substr(1, 1) && row.bare.empty()) return {&row, argument.substr(2)};
     return {};
-}
-
-static NamedOption find_option(OptionTable& table, const std::string& argument) {
-    return argument.starts_with("--") ? find_long(table, argument) : find_flag(table, argument);
 }
 
 // The values of an option, which begin at arguments[next].
@@ -50,7 +47,8 @@ static std::vector<std::string> take_values(const NamedOption& named,
     std::vector<std::string> values;
     if (named.value) values.push_back(*named.value);
     if (!o.bare.empty() && named.value && !std::count(o.words.begin(), o.words.end(), *named.value))
-        fail("%s takes no value: leave out '=%s'", o.dashed().c_str(), named.value->c_str());
+        fail("%s takes no value%s: leave out '=%s'", o.dashed().c_str(),
+             o.words.size() > 2 ? (" but " + o.words.back()).c_str() : "", named.value->c_str());
     if (!o.bare.empty() && !named.value) values.push_back(o.bare);
     while (values.size() < o.count && next < arguments.size()) values.push_back(arguments[next++]);
     while (o.is_long && next < arguments.size() && !is_option(arguments[next]))

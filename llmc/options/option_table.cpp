@@ -42,6 +42,20 @@ static void refuse_misspelled(const std::string& text) {
         fail("%s is not a number: leave out the marks between its digits", text.c_str());
 }
 
+// A number of bytes, such as 8G, 7.5G or 900M (1024^3 and 1024^2 bytes), at least 1M; 0 for "all".
+static uint64_t parse_size(const std::string& text) {
+    static const std::regex pattern("([0-9]+([.][0-9]+)?)([KMGT])(i?B)?", std::regex::icase);
+    std::smatch part;
+    if (text == "all") return 0;
+    if (text.size() > 32 || !std::regex_match(text, part, pattern))
+        fail("%s is not a size such as 8G or 900M, nor all", text.empty() ? "''" : text.c_str());
+    const size_t unit = std::string("KMGT").find(char(toupper(part[3].str()[0])));
+    const double kib = strtod(part[1].str().c_str(), nullptr) * double(uint64_t(1) << 10 * unit);
+    if (kib < 1 << 10 || kib > double(uint64_t(1) << 40))
+        fail("%s is not a size from 1M to 1024T", text.c_str());
+    return uint64_t(kib) << 10;
+}
+
 static std::string sentence(const std::vector<std::string>& words) {
     std::string text;
     for (size_t i = 0; i < words.size(); i++)
@@ -273,19 +287,6 @@ void OptionTable::set(Option& option, const std::vector<std::string>& texts, Sou
     }
     option.source = source;
     if (sources && address_of(option.value)) sources->set(address_of(option.value), source);
-}
-
-uint64_t parse_size(const std::string& text) {
-    static const std::regex pattern("([0-9]+([.][0-9]+)?)([KMGT])(i?B)?", std::regex::icase);
-    std::smatch part;
-    if (text == "all") return 0;
-    if (text.size() > 32 || !std::regex_match(text, part, pattern))
-        fail("%s is not a size such as 8G or 900M, nor all", text.empty() ? "''" : text.c_str());
-    const size_t unit = std::string("KMGT").find(char(toupper(part[3].str()[0])));
-    const double kib = strtod(part[1].str().c_str(), nullptr) * double(uint64_t(1) << 10 * unit);
-    if (kib < 1 << 10 || kib > double(uint64_t(1) << 40))
-        fail("%s is not a size from 1M to 1024T", text.c_str());
-    return uint64_t(kib) << 10;
 }
 
 // --- suggestions ---

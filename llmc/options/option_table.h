@@ -132,6 +132,3 @@ struct OptionTable {
     // " (did you mean --NAME?)" with the nearest of the names; "" if none is near.
     std::string nearest(const std::string& name);
 };
-
-// A number of bytes, such as 8G, 7.5G or 900M (1024^3 and 1024^2 bytes), at least 1M; 0 for "all".
-uint64_t parse_size(const std::string& text);  // Error if it is none

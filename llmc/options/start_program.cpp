@@ -12,7 +12,6 @@
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <string>
 #include <thread>
 #include <vector>
 

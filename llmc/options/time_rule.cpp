@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "llmc/text/bpe_trainer.h"
 
@@ -170,14 +169,25 @@ static std::vector<TextRecipe> candidates_for(const RuleInputs& in) {
     return candidates;
 }
 
-// From the nearest candidate that was measured.
+// How the time of a step grows with its work: the exponent between two measured candidates.
+static double growth(const TextRecipe& a, const TextRecipe& b) {
+    const double work = std::log(work_of(b) / work_of(a));
+    return work > 0.1 ? std::clamp(std::log(b.step_seconds / a.step_seconds) / work, 0.0, 1.5) : 1;
+}
+
+// Between two measured candidates, the least that it can be. Beyond the largest, time grows as it did between
+// the largest two; a device whose steps take less than 2 ms waits for their many small kernels.
 static double predicted_seconds(const std::vector<TextRecipe>& all, size_t i) {
-    size_t nearest = 0;
-    for (size_t k = 0; k < all.size(); k++)
-        if (all[k].step_seconds > 0 &&
-            std::abs(double(k) - double(i)) < std::abs(double(nearest) - double(i)))
-            nearest = k;
-    return all[nearest].step_seconds * work_of(all[i]) / work_of(all[nearest]);
+    const TextRecipe *before = nullptr, *below = &all[0];
+    for (const TextRecipe& r : all) {
+        const bool is_larger = &r > &all[i];
+        if (r.step_seconds == 0 || (is_larger && std::isinf(r.step_seconds))) continue;
+        if (is_larger) return std::max(below->step_seconds, r.step_seconds * work_of(all[i]) / work_of(r));
+        before = below, below = &r;
+    }
+    double exponent = below->step_seconds < 2e-3 ? 0.5 : 1;
+    if (before != below) exponent = std::max(0.5, growth(*before, *below));
+    return below->step_seconds * std::pow(work_of(all[i]) / work_of(*below), exponent);
 }
 
 static void complete(const RuleInputs& in, TextRecipe& r) {

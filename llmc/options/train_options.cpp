@@ -14,6 +14,7 @@
 #include "llmc/files/model_source.h"
 #include "llmc/options/arguments.h"
 #include "llmc/options/option_files.h"
+#include "llmc/options/recipe.h"
 #include "llmc/options/shared_options.h"
 #include "llmc/text/text_file.h"
 
@@ -340,6 +341,43 @@ static void refuse_wrong_texts(OptionTable& table, const Options& o) {
     if (!o.has_text()) refuse_text_options(table);
 }
 
+// Notes the options of the command line that what runs instead of a training does not read.
+static void note_unread(const OptionTable& table, Options& o, const char* instead,
+                        std::vector<std::string> read) {
+    read.insert(read.end(), {"threads", "simd", "tensor-cores"});
+    for (const Option& row : table.rows)
+        if (row.source == Source::command_line && !std::count(read.begin(), read.end(), row.name))
+            o.notes.push_back(format_string("%s has no effect with %s", row.dashed().c_str(), instead));
+}
+
+// Notes the options of the command line that do nothing in this training.
+static void note_without_effect(OptionTable& table, Options& o) {
+    const bool is_alone = o.num_processes == 1 && o.devices.empty();
+    const bool is_chosen = o.needs_tokens() && !o.is_given(o.optimizer) && !finetunes(o);
+    const bool is_constant = o.is_given(o.scheduler) && o.scheduler == Schedule::constant;
+    const bool is_adamw = o.optimizer == OptimizerKind::adamw && !is_chosen;
+    const struct {
+        const char *name, *why;
+        bool is_in_vain;
+    } rows[] = {{"start-over", "it is for -y 1", !o.resume},
+                {"resume-unverified", "it is for -y 1", !o.resume},
+                {"plot-over", "it is for --plot", true},
+                {"share", "it is for a job of several processes", is_alone},
+                {"timeout", "it is for a job of several processes", is_alone},
+                {"muon-lr", "it is for --optimizer muon", is_adamw},
+                {"momentum", "it is for --optimizer muon", is_adamw},
+                {"hellaswag-file", "it is for -h 1", !o.hellaswag},
+                {"val-batches", "it is for -j", o.val_data.empty() && o.text.empty()},
+                {"profile", "it is for a training", o.plans_only()},
+                {"final-lr-fraction", "-k is constant", is_constant}};
+    for (const auto& [name, why, is_in_vain] : rows)
+        if (is_in_vain && table.find(name)->source == Source::command_line)
+            o.notes.push_back(format_string("--%s has no effect: %s", name, why));
+    for (const Option& row : table.rows)
+        if (row.without_effect && row.source == Source::command_line)
+            o.notes.push_back(format_string("-%s has no effect: %s", row.flag.c_str(), row.without_effect));
+}
+
 // The texts as whole paths, for comparisons and for messages.
 static std::string whole_paths(const std::vector<std::string>& texts) {
     std::vector<std::string> whole;
@@ -347,8 +385,9 @@ static std::string whole_paths(const std::vector<std::string>& texts) {
     return joined(whole, " --text ");
 }
 
-// A resumed run reads the tokens that are in its folder, whatever text is given: they must be that text's.
-static void refuse_other_text(const OptionTable& table, const Options& o, const SavedOptions& saved) {
+// A resumed run continues its own model, with the tokens that are in its folder, whatever is given: they must
+// be of that model and text.
+static void refuse_other_inputs(const OptionTable& table, const Options& o, const SavedOptions& saved) {
     const char* what_to_do = "leave it out, or start a new run in another folder";
     Options before;
     OptionTable table_before = option_table(before);
@@ -356,6 +395,19 @@ static void refuse_other_text(const OptionTable& table, const Options& o, const 
     if (o.sources.of(&o.text) >= Source::config && whole_paths(o.text) != whole_paths(before.text))
         fail("--text %s: the run in %s trains on %s; %s", joined(o.text, " --text ").c_str(),
              o.output.c_str(), before.text.empty() ? "no text" : whole_paths(before.text).c_str(),
+             what_to_do);
+    const auto is_other = [&](const std::string& now, const std::string& was) {
+        return o.sources.of(&now) >= Source::config && whole_path(now) != whole_path(was) &&
+               !is_same_file(now, was);
+    };
+    const bool names_file = names_model_file(o.model) || names_model_file(before.model);
+    if (is_other(o.model, before.model) && names_file && !o.start_over)
+        fail("-e %s: the run in %s began with -e %s and continues its own model; %s", o.model.c_str(),
+             o.output.c_str(), before.model.c_str(), what_to_do);
+    if (!before.text.empty() && is_other(o.tokenizer, before.tokenizer))
+        fail("--tokenizer %s: the tokens of the run in %s were prepared with %s; %s", o.tokenizer.c_str(),
+             o.output.c_str(),
+             before.tokenizer.empty() ? "its model's own" : ("--tokenizer " + before.tokenizer).c_str(),
              what_to_do);
     for (const Option& row : table.rows) {
         const Option& row_before = *table_before.find(row.name);
@@ -455,8 +507,6 @@ static void choose_decay(Options& o) {
 void complete_options(Options& o) {
     choose_decay(o);
     check_options(o);
-    if (o.sources.of(&o.minutes) == Source::command_line && o.sources.of(&o.max_steps) == Source::run)
-        o.notes.push_back("--minutes has chosen the run's steps when it began: -x makes it longer");
     if (o.batch == 0) o.sources.set(&o.batch, Source::chosen);  // -b auto
 }
 
@@ -473,8 +523,15 @@ static void read_saved_options(OptionTable& table, Options& o) {
     all.push_back(options_of_checkpoint(o.output));
     std::erase_if(all, [](const SavedOptions& saved) { return saved.path.empty(); });
     if (all.empty()) return;
-    refuse_other_text(table, o, all[0]);
+    refuse_other_inputs(table, o, all[0]);
+    Option& minutes = *table.find("minutes");  // they have chosen the run's steps when it began
+    const std::vector<std::string> given = minutes.texts();
+    const bool is_given = minutes.source == Source::command_line;
+    if (is_given) minutes.source = Source::built_in;
     for (const SavedOptions& saved : all) read_options(table, saved.text, saved.path, Source::run);
+    if (is_given && minutes.texts() != given)
+        o.notes.push_back(
+            "--minutes has no effect: it chooses the steps of a new run; -x makes this one longer");
     o.notes.push_back("options that are not given come from " + all[0].path);
 }
 
@@ -496,7 +553,13 @@ bool parse_options(int argc, char** argv, Options& o) {
     parse_arguments(table, arguments_of(argc, argv));
     if (o.retries) o.resume = true, o.start_over = false;
     if (!take_machine_options(table, o.machine)) return false;
-    if (o.list_devices || o.self_test || !o.plotted.empty()) return true;
+    if (o.list_devices) return note_unread(table, o, "--list-devices", {"list-devices"}), true;
+    if (o.self_test) return note_unread(table, o, "--self-test", {"self-test", "device"}), true;
+    if (o.exports())
+        note_unread(table, o, "--export",
+                    {"export", "model", "tokenizer", "precision", "seed", "config", "output", "resume"});
+    else if (!o.plotted.empty())
+        return note_unread(table, o, "--plot", {"plot", "plot-over"}), true;
     if (!o.config.empty()) read_options(table, read_text_file(o.config, 1 << 20), o.config, Source::config);
     // the file of a run on a text names that text and its tokens
     const bool asks_for_text = !o.text.empty() && o.sources.of(&o.text) == Source::command_line;
@@ -509,10 +572,8 @@ bool parse_options(int argc, char** argv, Options& o) {
     read_saved_options(table, o);
     refuse_wrong_texts(table, o);
     choose_length(o);
+    if (!o.exports()) note_without_effect(table, o);
     if (o.start_over) o.resume = false;
-    for (const Option& row : table.rows)
-        if (row.without_effect && row.source == Source::command_line)
-            o.notes.push_back(format_string("-%s has no effect: %s", row.flag.c_str(), row.without_effect));
     if (o.needs_tokens()) return true;
     if (!o.exports()) take_muon_defaults(o);
     complete_options(o);

@@ -5,7 +5,6 @@
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/base/error.h"
-#include "llmc/base/lines.h"
 #include "llmc/options/train_options.h"
 
 double own_share(const Options& o) { return o.share.empty() ? 0 : o.share[0]; }

@@ -1,6 +1,7 @@
 #include "llmc/run/line_editor.h"
 
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -9,10 +10,21 @@
 
 #if WITH_LIBEDIT
 #include <editline/readline.h>
+#include <termios.h>
+#include <unistd.h>
 
+// Control-C deletes the line.
 static std::optional<std::string> edit_line(const char* prompt) {
     setlocale(LC_CTYPE, "");  // characters of several bytes
+    termios before = {};
+    tcgetattr(0, &before);
+    termios without_interrupt = before;
+    without_interrupt.c_cc[VINTR] = _POSIX_VDISABLE;  // Control-C is a key
+    tcsetattr(0, TCSADRAIN, &without_interrupt);
+    static const int first = rl_initialize() + rl_parse_and_bind("bind ^C em-kill-line");
+    (void)first;
     char* typed = readline(prompt);
+    tcsetattr(0, TCSADRAIN, &before);
     if (!typed) return std::nullopt;
     if (*typed) add_history(typed);
     const std::string line = typed;
@@ -20,12 +32,21 @@ static std::optional<std::string> edit_line(const char* prompt) {
     return line;
 }
 #else
+static volatile std::sig_atomic_t is_deleted = 0;
+
+// Control-C deletes the line, which the terminal does by itself; a console of Windows ends the input, too.
 static std::optional<std::string> edit_line(const char* prompt) {
-    fputs(prompt, stdout);
-    fflush(stdout);
     std::string line;
-    if (!std::getline(std::cin, line)) return std::nullopt;
-    return line;
+    do {
+        is_deleted = 0;
+        const auto before = std::signal(SIGINT, [](int) { is_deleted = 1; });
+        fputs(prompt, stdout);
+        fflush(stdout);
+        std::cin.clear();
+        std::getline(std::cin, line);
+        std::signal(SIGINT, before);
+    } while (!std::cin && is_deleted);
+    return std::cin ? std::optional(line) : std::nullopt;
 }
 #endif
 

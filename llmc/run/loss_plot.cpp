@@ -1,7 +1,6 @@
 #include "llmc/run/loss_plot.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <sstream>
 
@@ -145,22 +144,19 @@ static Series smoothed(const Series& series) {
     return means;
 }
 
-namespace {
-
-struct Best {
+struct BestValidation {
     double at, loss;  // on the axis
     ValidationRow row;
 };
 
-}  // namespace
-
 // The validation with the lowest loss; none: there was no validation.
-static std::optional<Best> best_of(const RunSeries& run) {
+static std::optional<BestValidation> best_of(const RunSeries& run) {
     const auto best = std::min_element(run.validation.begin(), run.validation.end(),
                                        [](auto& a, auto& b) { return a.second < b.second; });
     if (best == run.validation.end()) return std::nullopt;
     const size_t i = size_t(best - run.validation.begin());
-    return Best{best->first, best->second, i < run.validations.size() ? run.validations[i] : ValidationRow()};
+    return BestValidation{best->first, best->second,
+                          i < run.validations.size() ? run.validations[i] : ValidationRow()};
 }
 
 // Bits per byte of a loss of one nat per token, by the last validation; 0: unknown.
@@ -172,7 +168,7 @@ static double bits_of_nat(const RunSeries& run) {
     return factor;
 }
 
-static PlotRing ring_of_best(const Best& best, PlotOver over) {
+static PlotRing ring_of_best(const BestValidation& best, PlotOver over) {
     std::string text = format_string("best %.4g", best.loss);
     if (over == PlotOver::steps) text += format_string(" at step %.0f", best.at);
     if (best.row.bits_per_byte > 0) text += format_string(" (%.4g bits per byte)", best.row.bits_per_byte);
@@ -213,11 +209,6 @@ static std::vector<double> factors_of(const std::vector<RunSeries>& runs) {
     return factors;
 }
 
-static Series scaled(Series series, double factor) {
-    for (auto& [at, value] : series) value *= factor;
-    return series;
-}
-
 static PlotPanel loss_panel(std::vector<RunSeries> runs, std::optional<double> floor, PlotOver over) {
     PlotPanel panel = {.y = {.title = "loss (nats per token)", .log = true}};
     const std::vector<double> factors = factors_of(runs);
@@ -227,7 +218,7 @@ static PlotPanel loss_panel(std::vector<RunSeries> runs, std::optional<double> f
         panel.y.title = "loss (bits per byte)";
         for (size_t i = 0; i < runs.size(); i++)
             for (Series* series : {&runs[i].training, &runs[i].validation})
-                *series = scaled(std::move(*series), factors[i]);
+                for (auto& [at, value] : *series) value *= factors[i];
     } else if (std::all_of(runs.begin(), runs.end(), bits_of_nat)) {
         panel.right_title = "bits per byte";
         panel.right_factor = first;
@@ -262,7 +253,7 @@ static std::string cell(const char* format, double value) {
 static PlotTable table_of_best(const std::vector<RunSeries>& runs) {
     PlotTable table = {.columns = {"run", "best loss", "bits per byte", "step", "seconds"}};
     for (size_t i = 0; i < runs.size(); i++) {
-        const Best best = best_of(runs[i]).value_or(Best{NAN, NAN, {}});
+        const BestValidation best = best_of(runs[i]).value_or(BestValidation{NAN, NAN, {}});
         table.rows.push_back({runs[i].name, cell("%.4f", best.loss), cell("%.4f", best.row.bits_per_byte),
                               cell("%.0f", best.row.step), cell("%.1f", best.row.seconds)});
         table.styles.push_back(line_style(i));

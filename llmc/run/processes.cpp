@@ -22,6 +22,7 @@
 #include "llmc/launchpad/open_device.h"
 #include "llmc/options/option_files.h"
 #include "llmc/options/start_program.h"
+#include "llmc/run/progress.h"
 
 static std::vector<DeviceInfo> usable_gpus() {
     std::vector<DeviceInfo> gpus;
@@ -119,7 +120,7 @@ std::string resume_command(const Options& o) {
                          devices ? devices : "");
 }
 
-// mpirun with a process for each device. Its part of a step is --share's number for it, or the only one.
+// mpirun with a process for each device. Its part of a step is --share's number for it.
 static std::vector<std::string> command_for(const std::vector<std::string>& devices,
                                             const std::vector<double>& shares,
                                             const std::vector<std::string>& arguments) {
@@ -129,11 +130,21 @@ static std::vector<std::string> command_for(const std::vector<std::string>& devi
         command.insert(command.end(), {"-np", "1"});
         command.insert(command.end(), arguments.begin(), arguments.end());
         command.insert(command.end(), {"--device", devices[i]});
-        if (!shares.empty())
-            command.insert(command.end(),
-                           {"--share", format_string("%.9g", shares[shares.size() > 1 ? i : 0])});
+        if (!shares.empty()) command.insert(command.end(), {"--share", format_string("%.9g", shares[i])});
     }
     return command;
+}
+
+static void check_shares(const Options& o, size_t devices) {
+    if (o.share.empty()) return;
+    if (o.share.size() != devices)
+        fail("--share: %zu number%s for %zu device%s: give one for each", o.share.size(),
+             o.share.size() == 1 ? "" : "s", devices, devices == 1 ? "" : "s");
+    const auto zeros = size_t(std::ranges::count(o.share, 0.0));
+    if (zeros && zeros < devices)
+        fail(
+            "--share: 0 is no part of a step: leave out the device in --devices, or --share, so that speeds "
+            "are measured");
 }
 
 std::optional<int> train_on_devices(Options& o, int argc, char** argv) {
@@ -144,9 +155,7 @@ std::optional<int> train_on_devices(Options& o, int argc, char** argv) {
     if (o.sources.of(&o.device) == Source::command_line)
         fail("--devices names the devices: leave out --device");
     const std::vector<std::string> arguments = other_arguments(argc, argv), devices = named_devices(o);
-    if (o.share.size() > 1 && o.share.size() != devices.size())
-        fail("--share: %zu numbers for %zu device%s: give one for each", o.share.size(), devices.size(),
-             devices.size() == 1 ? "" : "s");
+    check_shares(o, devices.size());
     if (devices.size() == 1) {
         o.device = devices[0];
         return std::nullopt;
@@ -157,6 +166,7 @@ std::optional<int> train_on_devices(Options& o, int argc, char** argv) {
             "libopenmpi-dev, and build again");
     const std::vector<std::string> command = command_for(devices, o.share, arguments);
     set_environment(devices_variable, devices_options(o));
+    if (on_terminal()) set_environment(columns_variable, std::to_string(columns_of_terminal()));
     try {
         // The processes share the cores. Open MPI 4 reads OMPI_MCA_*, its successors PRTE_MCA_*.
         return run_instead(command, {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
@@ -208,17 +218,21 @@ std::string device_of_process(Options& o, Communicator& job) {
         gpus[size_t(std::count(devices.begin(), devices.begin() + job.machine_rank, "auto"))].index);
 }
 
-void note_devices(LaunchPad* pad, Communicator& job) {
+void note_devices(const Options& o, LaunchPad* pad, Communicator& job) {
     std::vector<std::string> notes = take_notes();
     if (pad)
         for (const std::string& note : pad->memory_notes()) notes.push_back(note);
     const std::vector<std::string> all = job.gather(joined(notes, "\n"));
+    const std::vector<std::string> devices =
+        job.gather(pad ? format_string("device %d", pad->device().index) : "cpu");
     std::set<std::string> printed;
-    for (int rank = 0; rank < job.size; rank++)
-        for (const std::string& note : lines_of(all[size_t(rank)]))
+    for (size_t rank = 0; rank < all.size(); rank++) {
+        const bool is_named = rank || o.is_divided;
+        const std::string whose = format_string("rank %zu (%s): ", rank, devices[rank].c_str());
+        for (const std::string& note : lines_of(all[rank]))
             if (printed.insert(note).second)
-                print_line(stdout, "note: %s%s", rank ? format_string("rank %d: ", rank).c_str() : "",
-                           note.c_str());
+                print_line(stdout, "note: %s%s", is_named ? whose.c_str() : "", note.c_str());
+    }
 }
 
 // --- unlike devices ---

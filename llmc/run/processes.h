@@ -21,7 +21,7 @@ std::string resume_command(const Options& o);
 extern const char* const devices_variable;
 
 // Prints what people should know of the devices of all processes, and do not know yet. Collective.
-void note_devices(LaunchPad* pad, Communicator& job);
+void note_devices(const Options& o, LaunchPad* pad, Communicator& job);
 
 // Once the devices are open: whether they are unlike. Collective.
 void compare_devices(Options& o, const LaunchPad* pad, Communicator& job);

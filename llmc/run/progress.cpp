@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <utility>
 
@@ -17,7 +18,14 @@ std::string duration(double seconds) {
 
 // --- the status line ---
 
-bool on_terminal() { return columns_of_terminal() > 0; }
+const char* const columns_variable = "LLMC_COLUMNS";
+
+static size_t columns() {
+    const char* launched = getenv(columns_variable);
+    return launched ? size_t(atoi(launched)) : columns_of_terminal();
+}
+
+bool on_terminal() { return columns() > 0; }
 
 static bool status_line_is_there = false;
 
@@ -30,7 +38,7 @@ void clear_status_line() {
 
 static void show_status_line(const std::string& text) {
     clear_status_line();
-    fputs(printable(text).substr(0, columns_of_terminal() - 1).c_str(), stdout);
+    fputs(printable(text).substr(0, columns() - 1).c_str(), stdout);
     fflush(stdout);
     status_line_is_there = true;
 }
@@ -117,16 +125,12 @@ std::string Progress::time_left(int step) const {
     return duration(double(max_steps - step - 1) * mean_seconds());
 }
 
-static std::string bar(double done, int width) {
-    const int filled = int(done * width);
-    return '[' + std::string(filled, '#') + std::string(width - filled, '.') + ']';
-}
-
 void Progress::show_status(int step, float loss, float norm, double rate) {
     const bool last_step = step + 1 == max_steps;
     if (now() - last_status < 0.1 && !last_step) return;
     last_status = now();
-    std::string line = bar(double(step + 1) / max_steps, 20);
+    const size_t width = 20, filled = size_t(step + 1) * width / size_t(max_steps);
+    std::string line = '[' + std::string(filled, '#') + std::string(width - filled, '.') + ']';
     line += format_string(" %d/%d ETA %s | loss %.4f | norm %.3f | %.0f tok/s", step + 1, max_steps,
                           time_left(step).c_str(), loss, norm, rate);
     line += mfu_text(rate) + " | " + gib(memory_bytes);

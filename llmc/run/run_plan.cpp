@@ -94,13 +94,14 @@ double flops_per_token(const ModelConfig& c, int T) {
 
 template <class Real>
 double peak_rate(LaunchPad* pad) {
-    const bool is_bf16 = std::is_same_v<Real, bf16>, is_fp16 = std::is_same_v<Real, fp16>;
     if (!pad || !pad->device().is_gpu()) return 0;
     try {
-        const Peaks peaks = measure_peaks(*pad);
+        raise_clock(*pad, 0.3);
+        double rate = fma_rate(*pad, 3).median;
+        if constexpr (!std::is_same_v<Real, float>)
+            rate = std::max(rate, matrix_rate<Real>(*pad, {}, 3).median);
         pad->take_kernel_times();  // --profile shows the run's kernels only
-        const double matrix_rate = is_bf16 ? peaks.bf16_matrix_rate : is_fp16 ? peaks.fp16_matrix_rate : 0;
-        return std::max(matrix_rate, peaks.fma_rate);
+        return rate;
     } catch (const DeviceLost&) {
         throw;
     } catch (const Error&) {  // not enough memory

@@ -9,7 +9,6 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/ignored_target.h"
-#include "llmc/base/lines.h"
 #include "llmc/base/toml.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/data/sidecar.h"
@@ -161,11 +160,6 @@ static void check_resume(const Options& o, const Start& start, int max_steps) {
 }
 
 // --- data ---
-
-static DataPatterns data_patterns(const Options& o) {
-    if (o.overfit) return {.train = o.val_data, .val = o.val_data};
-    return {.train = without_weights(o.train_data), .val = o.val_data, .shares = shares_of(o.train_data)};
-}
 
 static Mixture training_data(const Options& o, const RunInputs& inputs) {
     const DataPatterns& data = inputs.data;
@@ -391,7 +385,9 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
                         .data_names_tokenizer = data.has_value(),
                         .start = std::move(start),
                         .config = config,
-                        .data = data_patterns(o),
+                        .data = {.train = o.overfit ? o.val_data : without_weights(o.train_data),
+                                 .val = o.val_data,
+                                 .shares = o.overfit ? std::vector<double>() : shares_of(o.train_data)},
                         .hellaswag_file = o.hellaswag ? o.hellaswag_file : "",
                         .examples = std::move(examples)};
     if (!o.may_choose_batch()) open_data(o, inputs, job.rank == 0);
@@ -419,6 +415,14 @@ static void check_packing(int T, const std::vector<DataLoader>& loaders, int pos
              mask_of(unknown->path).c_str(), T);
 }
 
+static bool has_mask(const std::vector<DataLoader>& loaders) {
+    for (const DataLoader& loader : loaders)
+        for (const DataLoader::Shard& shard : loader.all_shards())
+            for (const TokenShard& file : shard.files)
+                if (file.mask) return true;
+    return false;
+}
+
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     const int vocab_size = inputs.config.vocab_size;
     const ModelSource model = {
@@ -430,6 +434,12 @@ void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     inputs.loader = open_training_data(o, inputs);
     check_packing(o.sequence, inputs.val, positions, false);
     if (inputs.loader) check_packing(o.sequence, inputs.loader->loaders, positions, is_first_process);
+    if (!inputs.val.empty() && inputs.loader && is_first_process)
+        if (const bool counts_answers = has_mask(inputs.val);
+            counts_answers != has_mask(inputs.loader->loaders))
+            warn("the validation loss counts %s, and the training loss %s: they do not compare",
+                 counts_answers ? "answers alone" : "all tokens",
+                 counts_answers ? "all tokens" : "answers alone");
     if (!inputs.data_names_tokenizer && inputs.loader && is_first_process)
         warn_of_bytes(inputs.loader->loaders[0].all_shards().front().files, vocab_size);
     inputs.length = length_of(o, inputs.loader, inputs.start);
@@ -462,13 +472,6 @@ static void make_room(const Options& o, const RunInputs& inputs, const Optimizer
     const int at_end_only = 1, count = every > 0 ? (left - 1) / every + 1 : at_end_only;
     const int best = o.saves_best(), keep = o.keep_checkpoints;
     check_room_for_run(folder, bytes, count + best, keep ? keep + best : 0);
-}
-
-// The options that made the checkpoint, or, if it does not say, the options of options.toml.
-static std::string options_before(const Start& start) {
-    const std::string path = options_path(start.folder);
-    if (!start.resumed || !start.state.options.empty() || !file_exists(path)) return start.state.options;
-    return read_whole_file(path);
 }
 
 // The rate of the next step follows the schedule over the run's new length, which may be far above the rate
@@ -511,7 +514,10 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     if (start.folder.empty()) return;
     if (!start.continues) move_earlier_run(start.folder);
     make_room(o, inputs, share);
-    const std::string before = options_before(start);
+    std::string before = start.state.options;  // that made the checkpoint, if it says so
+    if (const std::string path = options_path(start.folder);
+        start.resumed && before.empty() && file_exists(path))
+        before = read_whole_file(path);
     for (const std::string& line : changed_options(before, o)) print_line(stdout, "note: %s", line.c_str());
     note_changed_rate(o, inputs, before);
     note_changed_step(inputs);

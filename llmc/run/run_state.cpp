@@ -129,12 +129,6 @@ static nlohmann::json options_to_json(const std::string& options) {
     return lines;
 }
 
-static std::string options_from_json(const nlohmann::json& lines) {
-    std::string options;
-    for (const nlohmann::json& line : lines) options += line.get<std::string>() + "\n";
-    return options;
-}
-
 std::string run_state_to_json(const RunState& state) {
     nlohmann::json shards = nlohmann::json::array();
     for (const SavedShard& shard : state.shards)
@@ -186,7 +180,7 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
         state.token_in_sample = integer<uint64_t>(j.at("token_in_sample"));
         if (j.contains("first_token")) state.first_token = integer<uint64_t>(j["first_token"]);
         state.coin_state = integer<uint64_t>(j.at("coin_state"));
-        state.options = options_from_json(j.at("options"));
+        for (const nlohmann::json& line : j.at("options")) state.options += line.get<std::string>() + "\n";
         if (j.contains("positions")) state.positions = integer<int>(j["positions"]);
         if (state.positions < 0) fail("%d positions", state.positions);
         state.scaling = scaling_from_json(j.at("loss_scaling"));

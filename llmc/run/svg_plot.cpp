@@ -19,8 +19,6 @@ LineStyle line_style(size_t index) {
 
 // --- axes ---
 
-namespace {
-
 // A linear or logarithmic axis from `low` to `high`, drawn from `start` to `end`.
 struct Axis {
     bool log = false;
@@ -35,14 +33,12 @@ struct Axis {
 };
 
 // The lowest and the highest of the values that were added.
-struct Range {
+struct ValueRange {
     double low = INFINITY, high = -INFINITY;
     void add(const Axis& axis, double value) {
         if (axis.has_place(value)) low = std::min(low, value), high = std::max(high, value);
     }
 };
-
-}  // namespace
 
 static std::string tick_text(double value) {
     const double size = std::fabs(value);
@@ -86,32 +82,33 @@ static std::vector<double> ticks_of(const Axis& axis, double distance) {
     return axis.log ? log_ticks(axis, distance) : linear_ticks(axis, distance);
 }
 
-// The axis of the whole picture, which linear values fill from 0 to the last one.
-static Axis horizontal_axis(const Picture& picture, double right) {
-    Axis axis = {.log = picture.x.log, .start = left, .end = right};
-    Range range;
-    for (const PlotPanel& panel : picture.panels)
-        for (const PlotCurve& curve : panel.curves)
-            for (const auto& [x, y] : curve.points) range.add(axis, x);
+// Takes the range of the values with a little room; a linear axis includes 0.
+static void fit(Axis& axis, ValueRange range, double log_room, double linear_room) {
     if (!(range.low <= range.high)) range.low = range.high = 1;
-    const double room = axis.log ? std::max(1.04, std::pow(range.high / range.low, 0.04)) : 1;
-    axis.low = axis.log ? range.low / room : std::min(range.low, 0.0);
-    axis.high = axis.log ? range.high * room : range.high > axis.low ? range.high : axis.low + 1;
-    return axis;
-}
-
-// Range of all values, with a little room.
-static Axis vertical_axis(const PlotPanel& panel, double top) {
-    Axis axis = {.log = panel.y.log, .start = top + panel.height, .end = top};
-    Range range;
-    for (const PlotLevel& level : panel.levels) range.add(axis, level.y);
-    for (const PlotCurve& curve : panel.curves)
-        for (const auto& [x, y] : curve.points) range.add(axis, y);
-    if (!(range.low <= range.high)) range.low = range.high = 1;
-    const double room = axis.log ? std::max(1.03, std::pow(range.high / range.low, 0.04)) : 1.05;
+    const double room = axis.log ? std::max(log_room, std::pow(range.high / range.low, 0.04)) : linear_room;
     axis.low = axis.log ? range.low / room : std::min(room * range.low, 0.0);
     axis.high = axis.log ? range.high * room : std::max(room * range.high, 0.0);
     if (!(axis.high > axis.low)) axis.high = axis.low + 1;
+}
+
+// The axis of the whole picture, which linear values fill from 0 to the last one.
+static Axis horizontal_axis(const Picture& picture, double right) {
+    Axis axis = {.log = picture.x.log, .start = left, .end = right};
+    ValueRange range;
+    for (const PlotPanel& panel : picture.panels)
+        for (const PlotCurve& curve : panel.curves)
+            for (const auto& [x, y] : curve.points) range.add(axis, x);
+    fit(axis, range, 1.04, 1);
+    return axis;
+}
+
+static Axis vertical_axis(const PlotPanel& panel, double top) {
+    Axis axis = {.log = panel.y.log, .start = top + panel.height, .end = top};
+    ValueRange range;
+    for (const PlotLevel& level : panel.levels) range.add(axis, level.y);
+    for (const PlotCurve& curve : panel.curves)
+        for (const auto& [x, y] : curve.points) range.add(axis, y);
+    fit(axis, range, 1.03, 1.05);
     return axis;
 }
 
@@ -163,8 +160,6 @@ static std::string fitted_text(double x, double y, double room, const std::strin
 
 // --- legend and table ---
 
-namespace {
-
 struct LegendEntry {
     std::string text;
     LineStyle style;
@@ -176,8 +171,6 @@ struct Drawing {
     std::string svg;
     double y = 0;
 };
-
-}  // namespace
 
 static std::vector<LegendEntry> legend_entries(const Picture& picture) {
     std::vector<LegendEntry> entries;

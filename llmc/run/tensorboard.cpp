@@ -59,48 +59,33 @@ static std::string varint(uint64_t value) {
 }
 
 enum class WireType { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
-static std::string key(int field, WireType type) { return varint(uint64_t(field) << 3 | uint64_t(type)); }
+static std::string key(int number, WireType type) { return varint(uint64_t(number) << 3 | uint64_t(type)); }
 
-static std::string varint_field(int field, uint64_t value) {
-    return key(field, WireType::varint) + varint(value);
+static std::string field(int number, uint64_t value) { return key(number, WireType::varint) + varint(value); }
+static std::string field(int number, std::string_view bytes) {
+    return key(number, WireType::bytes) + varint(bytes.size()) + std::string(bytes);
 }
-static std::string bytes_field(int field, std::string_view bytes) {
-    return key(field, WireType::bytes) + varint(bytes.size()) + std::string(bytes);
-}
-static std::string double_field(int field, double value) {
-    return key(field, WireType::fixed64) + std::string(bytes_of(value));
-}
-static std::string float_field(int field, float value) {
-    return key(field, WireType::fixed32) + std::string(bytes_of(value));
+template <class Number>
+static std::string fixed_field(int number, Number value) {
+    const WireType type = sizeof value == 8 ? WireType::fixed64 : WireType::fixed32;
+    return key(number, type) + std::string(bytes_of(value));
 }
 
 // An Event of the present time, with the field that says what happened, unless that is empty. Protobuf writes
 // no step 0, the default.
 static std::string event_at(int step, const std::string& what) {
-    const std::string wall_time = double_field(1, unix_time());
-    return tf_record(wall_time + (step > 0 ? varint_field(2, uint64_t(step)) : "") + what);
+    return tf_record(fixed_field(1, unix_time()) + (step > 0 ? field(2, uint64_t(step)) : "") + what);
 }
-
-static std::string file_version(const char* version) { return bytes_field(3, version); }
-
-// A SessionLog whose status is START: earlier events of this step and later ones are void.
-static std::string session_start() { return bytes_field(7, varint_field(1, 1)); }
 
 // A Summary of Values. Zeros are written, since readers ignore a value that is not there.
 static std::string summary(const std::vector<Scalar>& scalars) {
     std::string values;
     for (const Scalar& scalar : scalars)
-        values += bytes_field(1, bytes_field(1, scalar.tag) + float_field(2, scalar.value));
-    return values.empty() ? "" : bytes_field(5, values);
+        values += field(1, field(1, std::string_view(scalar.tag)) + fixed_field(2, scalar.value));
+    return values.empty() ? "" : field(5, values);
 }
 
 // --- files ---
-
-static std::string host_in_a_name() {
-    std::string name = host_name();
-    std::replace_if(name.begin(), name.end(), is_separator, '_');
-    return name.empty() ? "localhost" : name;
-}
 
 // The present time in seconds, as the digits of a new file's name. Readers sort names as text, whatever their
 // length: if an existing file is from the same second, from before a clock was set back, or has more digits,
@@ -121,10 +106,13 @@ static std::string time_of_new_file(const std::string& folder) {
 
 std::string start_event_file(const std::string& folder, int resume_step) {
     create_subfolder(folder);
-    const std::string path =
-        folder + "/events.out.tfevents." + time_of_new_file(folder) + "." + host_in_a_name();
-    std::string records = event_at(0, file_version("brain.Event:2"));  // readers of 2 and later honour START
-    if (resume_step >= 0) records += event_at(resume_step, session_start());
+    std::string host = host_name().empty() ? "localhost" : host_name();
+    std::replace_if(host.begin(), host.end(), is_separator, '_');
+    const std::string path = folder + "/events.out.tfevents." + time_of_new_file(folder) + "." + host;
+    std::string records = event_at(0, field(3, std::string_view("brain.Event:2")));
+    // a SessionLog whose status is START, which readers of version 2 honour: earlier events from here on are
+    // void
+    if (resume_step >= 0) records += event_at(resume_step, field(7, field(1, uint64_t(1))));
     if (append_to_file(path, records) < records.size() || errno != 0)
         fail("cannot write %s: %s", path.c_str(), strerror(errno));
     return path;

@@ -10,9 +10,11 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/os.h"
 #include "llmc/base/system_files.h"
 #include "llmc/data/corpus_file.h"
 #include "llmc/data/preparation.h"
+#include "llmc/data/sidecar.h"
 #include "llmc/data/token_file.h"
 #include "llmc/data/weighted_path.h"
 #include "llmc/files/model_source.h"
@@ -346,6 +348,25 @@ void prepare_text(const Options& o, std::vector<PreparationOptions> sources) {
     lock.lease.check();
     // last, so that an interrupted preparation is repeated
     write_whole_file(stamp, {made_of, "\n", json_text(JsonMembers{{"sources", looks}}, -1), "\n"});
+}
+
+void check_tokens(const Options& o) {
+    if (o.text.empty() || o.sources.of(&o.train_data) != Source::run) return;
+    std::vector<std::string> shards = without_weights(o.train_data);
+    shards.insert(shards.end(), o.val_data.begin(), o.val_data.end());
+    try {
+        for (const std::string& pattern : shards) count_tokens({pattern});
+        tokenizer_of_shards(shards);
+    } catch (const FileError&) {
+        throw;
+    } catch (const Error& error) {  // whose advice is for shards of prepare_data
+        const std::string what = error.what();
+        fail(
+            "%s: restore %s, or train the run's model on its text in a new run: train_gpt2 -e %s --text %s "
+            "-o FOLDER",
+            what.substr(0, what.find(": ")).c_str(), folder_of(o).c_str(), shell_word(o.output).c_str(),
+            joined(o.text, " --text ").c_str());
+    }
 }
 
 // Error if its files are gone.

@@ -17,6 +17,9 @@ TextTokens plan_tokens(const Options& o, const std::vector<PreparationOptions>& 
 // another text moves to a subfolder before.
 void prepare_text(const Options& o, std::vector<PreparationOptions> sources);
 
+// Error if the tokens of a resumed run are missing or damaged.
+void check_tokens(const Options& o);
+
 // Prints a note for each text of a resumed run that has changed since its tokens were prepared.
 void note_changed_texts(const Options& o);
 

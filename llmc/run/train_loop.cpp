@@ -11,7 +11,6 @@
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
-#include "llmc/launchpad/open_device.h"
 #include "llmc/options/option_files.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/model_checkpoint.h"
@@ -153,7 +152,7 @@ void Run<Real>::report_pending() {
 template <class Real>
 void Run<Real>::pause(int step) {
     clear_status_line();
-    note_devices(g.pad, job);
+    note_devices(options, g.pad, job);
     const MixturePosition begin = position();
     bool is_best = false;
     if (!stopping && validates(step)) attempt(step, begin, [&] { is_best = validate(step); });

@@ -11,7 +11,6 @@
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/output.h"
 #include "llmc/base/utf8.h"
 #include "llmc/text/bpe_merges.h"
 #include "llmc/text/word_counts.h"
@@ -82,8 +81,6 @@ static Tokenizer first_tokens(const BpeOptions& bpe) {
 
 // --- counting words ---
 
-namespace {
-
 // Threads read blocks one at a time and count their words in parallel.
 struct WordReader {
     TextReader reader;
@@ -125,8 +122,6 @@ struct WordReader {
             }
     }
 };
-
-}  // namespace
 
 static void refuse_pipes(const std::vector<std::string>& files) {
     for (const std::string& file : files)

@@ -73,16 +73,24 @@ std::string builtin_chat_template() {
     return jinja_of_example("{system}\n\n### Question\n{user}\n\n### Answer\n{assistant}");
 }
 
+// As Jinja reads a template.
+static std::string with_plain_line_ends(std::string text) {
+    for (size_t end = 0; (end = text.find("\r\n", end)) != text.npos;) text.erase(end, 1);
+    return text;
+}
+
 std::string read_chat_template(const std::string& path) {
-    const std::string text = read_text_file(path, 1 << 20);
+    const std::string text = with_plain_line_ends(read_text_file(path, 1 << 20));
     if (find_not_utf8(text) != text.npos) fail("--template %s is not UTF-8", path.c_str());
     if (text.find("{{") != text.npos || text.find("{%") != text.npos) return text;
-    const std::string jinja = jinja_of_example(text);
+    static const std::regex place("\\{(?!(user|assistant|system)\\})[A-Za-z_ ]{1,32}\\}");
+    std::smatch other;
+    const std::string jinja = std::regex_search(text, other, place) ? "" : jinja_of_example(text);
     if (jinja.empty())
         fail(
-            "--template %s: a template has {user}, then {assistant}, and may begin with {system}, once "
+            "--template %s: %sa template has {user}, then {assistant}, and may begin with {system}, once "
             "each, where the texts are; or it is Jinja",
-            path.c_str());
+            path.c_str(), other.empty() ? "" : (other.str() + " is no place for a text: ").c_str());
     return jinja;
 }
 
@@ -154,22 +162,38 @@ static std::string plain_role(const std::string& role) {
     return role == "human" ? "user" : role == "gpt" ? "assistant" : role;
 }
 
+// What a message says: a text, or several as [{"type": "text", "text": TEXT}]; null: something else.
+static json said_in(const json& message, const char* name) {
+    const json said = message.value(name, json());
+    if (said.is_string() || !said.is_array() || said.empty()) return said.is_string() ? said : json();
+    std::string all;
+    for (const json& part : said) {
+        if (!part.is_object() || !has_text(part, "text") || part.value("type", json("text")) != "text")
+            return json();
+        all += (&part == &said[0] ? "" : "\n") + part["text"].get<std::string>();
+    }
+    return all;
+}
+
 json messages_of(const json& object, const std::string& where, bool* is_unanswered) {
     json messages = messages_of_fields(object, where), plain = json::array();
     size_t end = 0;
     for (const json& m : messages) {
         const bool is_share = m.is_object() && m.contains("from") && !m.contains("role");
         const char *of = is_share ? "from" : "role", *said = is_share ? "value" : "content";
-        if (!m.is_object() || !has_text(m, of) || !has_text(m, said))
+        const json content = m.is_object() && has_text(m, of) ? said_in(m, said) : json();
+        if (content.is_null())
             fail("%s: message %zu is not {\"%s\": TEXT, \"%s\": TEXT}", where.c_str(), plain.size() + 1, of,
                  said);
         const std::string role = plain_role(m[of]);
         if (role != "system" && role != "user" && role != "assistant")
             fail("%s: the role '%s' is none of system, user (human) and assistant (gpt)", where.c_str(),
                  printable(role).c_str());
-        plain.push_back(message(role.c_str(), m[said]));
+        if (const json weight = m.value("weight", json()); !weight.is_null() && weight != 1)
+            fail("%s: message %zu has a weight: all answers count alike", where.c_str(), plain.size() + 1);
+        plain.push_back(message(role.c_str(), content));
         if (role != "assistant") continue;
-        if (trimmed(m[said].get<std::string>()).empty()) fail("%s: an answer is empty", where.c_str());
+        if (trimmed(content.get<std::string>()).empty()) fail("%s: an answer is empty", where.c_str());
         end = plain.size();
     }
     if (end == 0) fail("%s has no answer: no message of the role assistant (or gpt)", where.c_str());
@@ -180,19 +204,15 @@ json messages_of(const json& object, const std::string& where, bool* is_unanswer
 
 // --- text and tokens ---
 
-static json config_of(const Tokenizer& tokenizer) {
-    return tokenizer.roles.empty()
-               ? json::object()
-               : parse_json_object(tokenizer.roles, "the tokenizer's roles").value("config", json::object());
-}
-
 ChatTemplate::ChatTemplate(const Tokenizer& tokenizer)
-    : source(chat_template_of(tokenizer.roles)),
+    : source(with_plain_line_ends(chat_template_of(tokenizer.roles))),
       end_of_text(tokenizer.tokens[size_t(tokenizer.end_of_text)]),
       name(tokenizer.template_name.empty() ? "the chat template of " + tokenizer.name
                                            : tokenizer.template_name) {
     if (source.empty()) source = builtin_chat_template();
-    const json config = config_of(tokenizer);
+    json config = json::object();
+    if (!tokenizer.roles.empty())
+        config = parse_json_object(tokenizer.roles, "the tokenizer's roles").value("config", config);
     bos = config.value("bos_token", end_of_text);
     eos = config.value("eos_token", end_of_text);
     stop();

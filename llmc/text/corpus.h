@@ -9,7 +9,6 @@
 // parses a text with the same grammar. It also checks, at each choice it reaches, that no alternative is a
 // prefix of another.
 #pragma once
-#include <cstdint>
 #include <random>
 #include <string>
 #include <string_view>

@@ -4,11 +4,9 @@
 #include <cctype>
 #include <initializer_list>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "llmc/base/error.h"
-#include "llmc/base/utf8.h"
 #include "llmc/text/jinja_functions.h"
 
 using nlohmann::json;

@@ -1,7 +1,6 @@
 #include "llmc/text/pattern.h"
 
 #include "llmc/base/error.h"
-#include "llmc/base/utf8.h"
 
 Pattern::Pattern(const std::string& pattern) {
     int error = 0;

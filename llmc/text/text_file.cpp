@@ -133,10 +133,6 @@ static const char* not_text(std::string_view start) {
     return nullptr;
 }
 
-static bool is_utf32(std::string_view start) {
-    return start.size() >= 4 && start[2] == '\0' && start[3] == '\0';
-}
-
 // pzstd begins with a frame of zstd that readers skip.
 static bool has_skippable_frame(std::string_view start) {
     return start.size() >= 4 && (start[0] & 0xf0) == 0x50 && start.substr(1, 3) == "\x2a\x4d\x18";
@@ -189,7 +185,8 @@ TextFile::TextFile(const std::string& name) : path(name == "-" ? "standard input
         start.assign(start_bytes, '\0');
         start.resize(read_text(start.data(), start.size()));
     }
-    if (start.starts_with("\xfe\xff") || (start.starts_with("\xff\xfe") && !is_utf32(start))) {
+    const bool is_utf32 = start.substr(0, 4) == std::string_view("\xff\xfe\0\0", 4);
+    if (start.starts_with("\xfe\xff") || (start.starts_with("\xff\xfe") && !is_utf32)) {
         encoding = start[0] == '\xff' ? Encoding::utf16_little : Encoding::utf16_big;
         units = start.substr(2);
         start.clear();

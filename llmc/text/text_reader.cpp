@@ -46,20 +46,25 @@ bool TextReader::leave_out_rest(TextBlock& block, size_t kept, const char* why) 
 
 // --- JSON that is read as text ---
 
-// A line of JSON that is an object with a member of text; its name, else empty.
-static std::string text_member(std::string_view line) {
-    if (!line.starts_with('{') || line.size() > most_bytes) return "";
+static std::string_view without_blanks(std::string_view text) {
+    return text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+}
+
+// The name of a member of text if the first line is JSON that is an object with one; "text" if it is another
+// object of a list, or has one; else empty.
+static std::string text_member(std::string_view text) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    if (!text.starts_with('{') || end > most_bytes) return "";
     try {
-        const nlohmann::json object = parse_json_object(line, "");
+        const nlohmann::json object = parse_json_object(text.substr(0, end), "");
         for (const auto& [name, value] : object.items())
             if (value.is_string()) return name;
+        for (const auto& value : object)
+            if (value.is_array() && !value.empty() && value[0].is_object()) return "text";
+        return without_blanks(text.substr(end)).starts_with('{') ? "text" : "";
     } catch (const Error&) {
     }
     return "";
-}
-
-static std::string_view without_blanks(std::string_view text) {
-    return text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
 }
 
 // Error if the beginning of a file shows that it is an array of JSON objects.
@@ -78,7 +83,7 @@ static void refuse_json(std::string_view text, const std::string& path) {
     const char* otherwise = "; --as-text reads it as plain text";
     refuse_array(text, path, otherwise);
     text = without_blanks(text);
-    const std::string member = text_member(text.substr(0, text.find('\n')));
+    const std::string member = text_member(text);
     if (!member.empty())
         fail(
             "%s has JSON objects on its lines: name the field that holds the text, as in --field %s%s; "
@@ -102,15 +107,23 @@ static std::string beginning_of(const std::string& path) {
     return text;
 }
 
-// The object on the first line of a file that is not blank or, if bad lines are left out, on the first line
-// with an example, or else with any object; none: it is no JSONL, or a pipe, which can be read once.
+static bool has_empty_list(const nlohmann::json& object) {
+    for (const char* name : {"messages", "conversations"})
+        if (const auto list = object.find(name); list != object.end() && list->is_array() && list->empty())
+            return true;
+    return false;
+}
+
+// The object on the first line of a file that is not blank or, if that has no messages, or bad lines are left
+// out, on the first line with an example, or else with any object; none: it is no JSONL, or a pipe, which can
+// be read once.
 static std::optional<nlohmann::json> first_object(const std::string& path, bool skip_bad_lines) {
     std::optional<nlohmann::json> first;
     if (is_read_once(path)) return first;
     for (const std::string& line : lines_of(beginning_of(path))) try {
             if (without_blanks(line).empty()) continue;
             nlohmann::json object = parse_json_object(line, "");
-            if (!skip_bad_lines || is_chat_example(object)) return object;
+            if (is_chat_example(object) || !(skip_bad_lines || has_empty_list(object))) return object;
             if (!first) first = std::move(object);
         } catch (const Error&) {
             if (!skip_bad_lines) break;
@@ -359,8 +372,7 @@ static void encode_lines(const TextBlock& block, const TextOptions& options, Tok
             if (number == 1 && !without_blanks(line).starts_with('{'))
                 fail(
                     "%s is not a JSON object: plain text is read alone, or mixed with JSONL by weights, as "
-                    "in "
-                    "train_gpt2 --text a.txt:0.5 --text b.jsonl:0.5",
+                    "in train_gpt2 --text a.txt:0.5 --text b.jsonl:0.5",
                     where.c_str());
             if (chat)
                 encode_chat(line, where, options, *chat, tokenizer, to);

@@ -178,17 +178,11 @@ struct BpeEncoder {
         std::copy(out.begin() + ptrdiff_t(start), out.end(), replaced.tokens);
     }
 
-    void encode_valid(std::string_view text, std::vector<uint16_t>& out) {
+    template <class Take>
+    void for_each_word(std::string_view text, const Take& take) {
         for (size_t start = 0, end; start < text.size(); start = end) {
             end = splitter.word_end(text, start);
-            encode_cached(text.substr(start, end - start), out);
-        }
-    }
-
-    void give_words(std::string_view text, const std::function<void(std::string_view)>& to) {
-        for (size_t start = 0, end; start < text.size(); start = end) {
-            end = splitter.word_end(text, start);
-            to(text.substr(start, end - start));
+            take(text.substr(start, end - start));
         }
     }
 };
@@ -200,19 +194,20 @@ const std::string& Tokenizer::decode(int token) const {
 }
 
 void Tokenizer::encode_text(std::string_view text, std::vector<uint16_t>& out) {
-    if (encoder->merges.count == 0 && !on_word) {  // plain bytes
-        for (char byte : text) out.push_back(uint16_t(encoder->byte_tokens[uint8_t(byte)]));
+    if (built.encoder->merges.count == 0 && !on_word) {  // plain bytes
+        for (char byte : text) out.push_back(uint16_t(built.encoder->byte_tokens[uint8_t(byte)]));
         return;
     }
     while (!text.empty()) {
         const size_t valid = std::min(find_not_utf8(text), text.size());
         if (on_word)
-            encoder->give_words(text.substr(0, valid), on_word);
+            built.encoder->for_each_word(text.substr(0, valid), on_word);
         else
-            encoder->encode_valid(text.substr(0, valid), out);
+            built.encoder->for_each_word(text.substr(0, valid),
+                                         [&](auto word) { built.encoder->encode_cached(word, out); });
         text.remove_prefix(valid);
         if (text.empty()) break;
-        out.push_back(uint16_t(encoder->byte_tokens[uint8_t(text[0])]));
+        out.push_back(uint16_t(built.encoder->byte_tokens[uint8_t(text[0])]));
         text.remove_prefix(1);
     }
 }
@@ -220,7 +215,7 @@ void Tokenizer::encode_text(std::string_view text, std::vector<uint16_t>& out) {
 void Tokenizer::encode(std::string_view text, std::vector<uint16_t>& out, AddedTokens found) {
     const size_t most = 1 << 30;  // positions within a piece are ints
     if (text.size() > most) fail("cannot encode more than %zu bytes at once", most);
-    if (!encoder) encoder = std::make_shared<BpeEncoder>(*this);
+    if (!built.encoder) built.encoder = std::make_shared<BpeEncoder>(*this);
     const AddedTokenMatcher* matching = matcher(found);
     for (const TextPart& part : matching ? matching->split(text) : std::vector<TextPart>{{text}})
         if (part.token >= 0)
@@ -236,23 +231,9 @@ bool Tokenizer::is_special(int token) const {
     return token == end_of_text || std::ranges::any_of(added, is_it);
 }
 
-Tokenizer Tokenizer::copy() const {
-    Tokenizer same;
-    same.tokens = tokens;
-    same.end_of_text = end_of_text;
-    same.name = name;
-    same.added = added;
-    same.given_merges = given_merges;
-    same.add_prefix_space = add_prefix_space;
-    same.hugging_face_files = hugging_face_files;
-    same.roles = roles;
-    same.template_name = template_name;
-    return same;
-}
-
 const AddedTokenMatcher* Tokenizer::matcher(AddedTokens found) {
     if (found == AddedTokens::none) return nullptr;
-    std::unique_ptr<AddedTokenMatcher>& matching = matchers[int(found)];
+    std::unique_ptr<AddedTokenMatcher>& matching = built.matchers[int(found)];
     if (matching) return matching.get();
     const bool all = found == AddedTokens::all || found == AddedTokens::all_and_separator;
     const bool separates = found == AddedTokens::separator || found == AddedTokens::all_and_separator;
@@ -265,9 +246,9 @@ const AddedTokenMatcher* Tokenizer::matcher(AddedTokens found) {
 
 std::vector<Tokenizer::Merge> Tokenizer::merges() {
     if (given_merges) return *given_merges;
-    if (!encoder) encoder = std::make_shared<BpeEncoder>(*this);
+    if (!built.encoder) built.encoder = std::make_shared<BpeEncoder>(*this);
     std::vector<Merge> found;
-    for (const MergeTable::Entry& entry : encoder->merges.entries)
+    for (const MergeTable::Entry& entry : built.encoder->merges.entries)
         if (entry.merged >= 0)
             found.push_back({int(entry.pair >> 16), int(entry.pair & 0xffff), entry.merged});
     std::sort(found.begin(), found.end(), [](const Merge& a, const Merge& b) { return a.merged < b.merged; });
@@ -310,8 +291,7 @@ Tokenizer open_tokenizer(const std::string& name_or_path) {
     if (!std::filesystem::exists(name_or_path) && name_or_path.starts_with("bpe:"))
         fail(
             "the tokenizer %s is trained on a text, by prepare_data or train_gpt2 --text: name the file of "
-            "one "
-            "that has been trained",
+            "one that has been trained",
             path);
     if (!std::filesystem::exists(name_or_path))
         fail(

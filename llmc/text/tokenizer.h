@@ -60,17 +60,24 @@ struct Tokenizer {
     // Finds the texts of added tokens; null for AddedTokens::none. Valid as long as the tokenizer.
     const AddedTokenMatcher* matcher(AddedTokens found);
 
-    // For another thread.
-    Tokenizer copy() const;
-
     // The pairs of tokens that BPE merges, in the order of its merges; none for plain bytes.
     std::vector<Merge> merges();
 
    private:
     void encode_text(std::string_view text, std::vector<uint16_t>& out);
 
-    std::shared_ptr<BpeEncoder> encoder;  // built by the first encode(); shared, since the type is incomplete
-    std::unique_ptr<AddedTokenMatcher> matchers[5];  // of each AddedTokens but none
+    // What the first encode() and the first search build. A copy, such as that of another thread, has its
+    // own.
+    struct Built {
+        std::shared_ptr<BpeEncoder> encoder = nullptr;        // shared, since the type is incomplete
+        std::unique_ptr<AddedTokenMatcher> matchers[5] = {};  // of each AddedTokens but none
+
+        Built() = default;
+        Built(const Built&) {}
+        Built(Built&&) = default;
+        Built& operator=(Built&&) = default;
+    };
+    Built built;
 };
 
 // Whether llm.c's file can hold all of the tokenizer.

@@ -1,6 +1,5 @@
 // A tokenizer's files for other programs. Declared in tokenizer.h. The fields of tokenizer.json are those
 // that the tokenizers library writes for GPT-2.
-#include <algorithm>
 #include <set>
 
 #include "llmc/base/error.h"
@@ -11,17 +10,15 @@
 
 using nlohmann::json;
 
-// An added token is its text; the others spell bytes.
-static bool is_added(const Tokenizer& tokenizer, int id) {
-    return std::ranges::any_of(tokenizer.added, [id](const AddedToken& t) { return t.id == id; });
-}
-
 TokenTexts spell_tokens(Tokenizer& tokenizer) {
     TokenTexts texts;
     std::set<std::string> known;
-    for (int id = 0; id < tokenizer.vocab_size(); id++) {
-        texts.tokens.push_back(is_added(tokenizer, id) ? tokenizer.tokens[id]
-                                                       : encode_printable(tokenizer.tokens[id]));
+    std::set<int> added;
+    for (const AddedToken& t : tokenizer.added) added.insert(t.id);
+    for (int id = 0; id < tokenizer.vocab_size();
+         id++) {  // an added token is its text; the others spell bytes
+        const std::string& token = tokenizer.tokens[id];
+        texts.tokens.push_back(added.contains(id) ? token : encode_printable(token));
         if (!known.insert(texts.tokens.back()).second)
             fail("%s: two tokens have the same text as token %d, which other programs' files cannot express",
                  tokenizer.name.c_str(), id);

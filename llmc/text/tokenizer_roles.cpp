@@ -5,11 +5,6 @@
 
 using nlohmann::json;
 
-// A token is its text, or an object that also has flags, which the added tokens say.
-static json text_of_token(const json& token) {
-    return token.is_object() && token.contains("content") ? token["content"] : token;
-}
-
 static json config_roles(const json& files, const std::string& end_of_text) {
     static const std::set<std::string> others = {"additional_special_tokens", "extra_special_tokens",
                                                  "chat_template", "padding_side", "truncation_side"};
@@ -18,7 +13,8 @@ static json config_roles(const json& files, const std::string& end_of_text) {
     for (const auto& [key, value] : map.items())
         if (!names.contains(key)) names[key] = value;
     for (const auto& [key, value] : names.items()) {
-        const json text = text_of_token(value);
+        // a token is its text, or an object that also has flags, which the added tokens say
+        const json text = value.is_object() && value.contains("content") ? value["content"] : value;
         const bool is_token = key.ends_with("_token") && text.is_string();
         const bool is_usual =
             text == end_of_text && (key == "bos_token" || key == "eos_token" || key == "unk_token");

@@ -21,6 +21,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <mutex>
 #include <string>
@@ -223,18 +224,21 @@ struct Interceptor<function, VkResult(VKAPI_PTR*)(Handle, Rest...)> {
     }
 };
 
-// Submits and waits for it.
+// Submits and waits for it. On a busy machine, a software device takes as long as it has processor time.
 static VKAPI_ATTR VkResult VKAPI_CALL submit_watched(VkQueue queue, uint32_t count,
                                                      const VkSubmitInfo2* infos, VkFence fence) {
     using Submit = Interceptor<vkQueueSubmit2_, PFN_vkQueueSubmit2>;
     const auto start = std::chrono::steady_clock::now();
+    const double processor_start = double(std::clock());
     const VkResult result = Submit::call(queue, count, infos, fence);
     if (result != VK_SUCCESS) return result;
     const Next next = find_next(queue);
     PFN_vkDeviceWaitIdle(next.functions[vkDeviceWaitIdle_])(next.device);
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    counts.longest_ms = std::max(counts.longest_ms.load(), long(took.count()));
-    if (took.count() <= double(watchdog_ms())) return VK_SUCCESS;
+    const std::chrono::duration<double, std::milli> wall = std::chrono::steady_clock::now() - start;
+    const double took =
+        std::min(wall.count(), (double(std::clock()) - processor_start) * 1e3 / CLOCKS_PER_SEC);
+    counts.longest_ms = std::max(counts.longest_ms.load(), long(took));
+    if (took <= double(watchdog_ms())) return VK_SUCCESS;
     counts.fired = counts.lost = true;
     return VK_ERROR_DEVICE_LOST;
 }

@@ -238,7 +238,8 @@ TEST(Windows, TheReadmeOfTheZipKnowsEveryProgramAndLibrary) {
                       notices = read_whole_file(folder + "windows/NOTICES.txt"),
                       package = read_whole_file(folder + "package.cmake");
     for (const char* words : {"-train --text", "-generate -e", "-eval -e", "-prepare-data", "--export hf",
-                              "-y 1", "-e gpt2 --text", "not signed", "1903", "https://", "docs\\README.md"})
+                              "-y 1", "-e gpt2 --text", "not signed", "1903", "https://", "docs\\README.md",
+                              "--question", "wsl --install"})
         EXPECT_TRUE(contains(readme, words));
     for (const char* library : {"PCRE2", "zstd", "zlib", "xxHash", "JSON for Modern C++", "toml++",
                                 "mingw-w64", "winpthreads", "libstdc++", "Vulkan-Headers"})
