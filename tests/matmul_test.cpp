@@ -444,13 +444,15 @@ TYPED_TEST(Matmul, MatrixTilesAreTunedOnce) {
     options.cache_directory = folder.path;
     {
         LaunchPad pad(options);
-        EXPECT_FALSE(pad.tuned(name, nullptr));
-        pad.prepare({.untuned = {{name, [&] { return tile_code(tune_gemm<Real>(pad, gemm)); }}}});
+        EXPECT_FALSE(pad.tuned(name, {}));
+        pad.prepare({.untuned = {{name,
+                                  {.measure = [&] { return tile_code(tune_gemm<Real>(pad, gemm)); },
+                                   .prepare = [&] { prepare_tuning<Real>(pad, gemm); }}}}});
         pad.tune();
-        EXPECT_TRUE(pad.tuned(name, nullptr));
+        EXPECT_TRUE(pad.tuned(name, {}));
     }
     LaunchPad pad(options);
-    EXPECT_TRUE(pad.tuned(name, nullptr));
+    EXPECT_TRUE(pad.tuned(name, {}));
     const MatmulCase<Real> c({gemm.M, gemm.K, gemm.N});
     std::map<int, std::vector<float>> first;  // by k_groups
     for (const Tile tile : tensor_core_tiles<Real>(GemmLayout::nt)) {
@@ -463,7 +465,7 @@ TYPED_TEST(Matmul, MatrixTilesAreTunedOnce) {
     for (const auto& file : std::filesystem::directory_iterator(folder.path))
         if (file.path().extension() == ".measured") std::ofstream(file.path()) << "\x01\x02 no number";
     LaunchPad another(options);
-    EXPECT_FALSE(another.tuned(name, nullptr));
+    EXPECT_FALSE(another.tuned(name, {}));
 }
 
 // Without a tile that fits for each direction of a layer, tensor cores are not used. No commands run, so the
