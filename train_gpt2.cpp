@@ -336,13 +336,14 @@ static void plan_without_tokens(Options& o, const TextTokens& tokens) {
     const uint64_t batch = uint64_t(o.global_batch()) * o.sequence;
     // the tokens are estimated, and a mixture fills a batch with several passes
     if (const uint64_t fewest = std::min(tokens.train_tokens, tokens.val_tokens);
-        tokens.of_sources.size() == 1 && !o.is_divided && batch > fewest + fewest / 8)
+        tokens.of_sources.size() == 1 && !o.is_divided && !o.of_text.is_chat && batch > fewest + fewest / 8)
         fail("%s, and a batch of %d x %d has %llu: use shorter sequences (-t) or more text",
              o.expected_data.c_str(), o.global_batch(), o.sequence, (unsigned long long)batch);
 }
 
-// The time of a step of a new model; infinite if it does not fit in memory. A candidate's kernels are not
-// tuned, which takes seconds, and drop nothing, since the passes over the text follow from its time.
+// The time of a step of a new model; infinite if it does not fit in memory. A candidate's GEMMs are not
+// tuned, which takes seconds, and it has no dropout but a given one, since the passes over the text follow
+// from its time.
 template <class Real>
 static double time_step(Options o, LaunchPad* pad, Communicator& job, const TextRecipe& recipe,
                         bool is_candidate) {
@@ -395,7 +396,8 @@ static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, Laun
             return seconds;
         });
         const bool is_tuned = pad && pad->device().is_gpu();
-        if (o.plans_only() || recipe.step_seconds == 0 || !(is_tuned || recipe.dropout > 0)) return;
+        const bool is_timed = recipe.step_seconds > 0 && std::isfinite(recipe.step_seconds);
+        if (o.plans_only() || !is_timed || !(is_tuned || recipe.dropout > 0)) return;
         recipe.step_seconds = time(recipe, false);
         recipe = recount(o, tokens, pad, recipe);
     });

@@ -176,6 +176,16 @@ TEST_F(SelfTest, WhatHangsOrCrashesIsReplaced) {
     unsetenv("LAUNCHPAD_CHECK_SECONDS");
 }
 
+// Kernels in fp32 are checked before those in bf16 are built.
+TEST_F(SelfTest, ACrashWhileKernelsAreBuiltIsThatOfNoOther) {
+    imitate(fault("crashes", "matmul4_bf16"));
+    const std::string out = expect_run({program, "-i", data.train, "-e", tiny, "-b", "1", "-t", "16",
+                                        "--precision", "bf16", "--dry-run", "--device", "0"})
+                                .out;
+    EXPECT_TRUE(contains(out, "note: matmul4/bf16 is not used"));
+    EXPECT_FALSE(contains(out, "fp32 is not used")) << out;
+}
+
 TEST_F(SelfTest, ASizeOfSubgroupsThatIsIgnoredIsFound) {
     setenv("LP_NATIVE_VECTOR_WIDTH", "256", 1);
     expect_losses_of_cpu("ignores:4:8", {});

@@ -52,6 +52,7 @@ struct TypeCheck {
     std::vector<std::unique_ptr<Arrays>> arrays;  // of the cases
     std::unique_ptr<Operands> timed_arrays;       // of the case that was timed last
     const KernelCase* last_timed = nullptr;
+    bool is_warm = false;
 
     TypeCheck(LaunchPad& launchpad, bool rates) : pad(launchpad) {
         for (const KernelShape& shape : self_test_shapes())
@@ -99,6 +100,7 @@ struct TypeCheck {
     }
     // The rate of a version at its first case.
     std::string timed_rate(const std::string& name) try {
+        if (!std::exchange(is_warm, true)) raise_clock(pad);
         for (const KernelCase& c : timed) {
             const auto run = find_run(c, name);
             if (!run || !run->fits(pad)) continue;
@@ -141,7 +143,6 @@ static void check_in_child(std::vector<std::string> words) {
     if (words.empty()) pad.store_checks({{MATRIX_TRIAL, true}});
     const auto take_option = [&](const char* option) { return std::erase(words, option) > 0; };
     const bool rates = take_option(rates_option), builds_first = take_option(build_option);
-    if (rates) raise_clock(pad);
     const auto check = [&]<class Real>(Real) {
         std::vector<std::string> names = words;
         std::erase_if(names, [](auto& name) { return type_of(name) != real_name<Real>(); });
@@ -195,7 +196,7 @@ struct Outcomes {
 
 // What a child printed.
 struct ChildOutput {
-    std::string running;  // the last version that was started
+    std::string running;  // the version that is being checked
     bool done = false, hung = false, stopped = false;
     std::string errors;
 };
@@ -217,6 +218,7 @@ static void read_line(const std::string& line, ChildOutput& output, Outcomes& ou
     const size_t first = line.find(' '), second = line.find(' ', first + 1);
     const std::string word = line.substr(0, first);
     if (word == "done") output.done = true;
+    if (word != "run") output.running.clear();  // what crashes or hangs now is none that was checked
     if (first == std::string::npos) return;
     const std::string name = line.substr(first + 1, second - first - 1);
     if (word == "run") output.running = name;
@@ -264,14 +266,13 @@ static void check_versions(const DeviceInfo& device, std::set<std::string> versi
                                                          : output.errors.empty()
                                                              ? "the process that checks them was ended"
                                                              : output.errors.c_str());
+        std::erase_if(versions, [&](const std::string& name) { return outcomes.all.contains(name); });
         if (names_none) continue;
         // its other configs would do the same, and take as long
         const std::string version = output.running.substr(0, output.running.rfind('/'));
         outcomes.add(version,
                      {false, output.hung ? "the device hangs" : "the driver crashes, or loses the device"});
-        std::erase_if(versions, [&](const std::string& name) {
-            return name.starts_with(version + "/") || outcomes.all.contains(name);
-        });
+        std::erase_if(versions, [&](const std::string& name) { return name.starts_with(version + "/"); });
     }
 }
 

@@ -90,7 +90,10 @@ void LaunchPad::tune(const ProgressCallback& progress) {
             for (const auto& [name, tuning] : s.untuned)
                 if (tuning.prepare) tuning.prepare();
             compile();
-            raise_clock(*this, 0.3);
+            try {
+                raise_clock(*this, 0.3);
+            } catch (const OutOfDeviceMemory&) {
+            }
         }
         const auto next = s.untuned.extract(s.untuned.begin());
         try {

@@ -103,6 +103,7 @@ static void fit_batch(const RuleInputs& in, TextRecipe& r) {
 // validation comes before the first step. A device that is slow for the model validates on a part of the
 // text.
 static void choose_length(const RuleInputs& in, TextRecipe& r) {
+    if (!std::isfinite(r.step_seconds)) r.step_seconds = 0;  // it does not fit in memory
     const double tokens = tokens_of(in, r.vocab_size), per_epoch = tokens / r.shape.tokens_per_step;
     const double forward = forward_share * r.step_seconds;
     const double seconds = in.steps > 0 && r.step_seconds > 0 ? in.steps * r.step_seconds : in.seconds;

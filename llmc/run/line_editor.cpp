@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 
 #include "llmc/base/os.h"
 
@@ -13,18 +14,44 @@
 #include <termios.h>
 #include <unistd.h>
 
+static termios terminal;  // as it is without a prompt
+
+static void restore_and_end(int signal) {
+    tcsetattr(0, TCSANOW, &terminal);
+    std::signal(signal, SIG_DFL);
+    raise(signal);
+}
+
+// While a line is typed, a signal that ends the program gives the terminal back.
+class RestoreAtSignals {
+   public:
+    RestoreAtSignals() {
+        for (size_t i = 0; i < std::size(signals); i++) {
+            before[i] = std::signal(signals[i], restore_and_end);
+            if (before[i] == SIG_IGN) std::signal(signals[i], SIG_IGN);
+        }
+    }
+    ~RestoreAtSignals() {
+        for (size_t i = 0; i < std::size(signals); i++) std::signal(signals[i], before[i]);
+    }
+
+   private:
+    static constexpr int signals[] = {SIGTERM, SIGHUP, SIGQUIT};
+    void (*before[std::size(signals)])(int);
+};
+
 // Control-C deletes the line.
 static std::optional<std::string> edit_line(const char* prompt) {
     setlocale(LC_CTYPE, "");  // characters of several bytes
-    termios before = {};
-    tcgetattr(0, &before);
-    termios without_interrupt = before;
+    tcgetattr(0, &terminal);
+    const RestoreAtSignals restores;
+    termios without_interrupt = terminal;
     without_interrupt.c_cc[VINTR] = _POSIX_VDISABLE;  // Control-C is a key
     tcsetattr(0, TCSADRAIN, &without_interrupt);
-    static const int first = rl_initialize() + rl_parse_and_bind("bind ^C em-kill-line");
+    static const int first = (rl_initialize(), rl_parse_and_bind("bind ^C em-kill-line"));
     (void)first;
     char* typed = readline(prompt);
-    tcsetattr(0, TCSADRAIN, &before);
+    tcsetattr(0, TCSADRAIN, &terminal);
     if (!typed) return std::nullopt;
     if (*typed) add_history(typed);
     const std::string line = typed;

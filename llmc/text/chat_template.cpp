@@ -83,7 +83,7 @@ std::string read_chat_template(const std::string& path) {
     const std::string text = with_plain_line_ends(read_text_file(path, 1 << 20));
     if (find_not_utf8(text) != text.npos) fail("--template %s is not UTF-8", path.c_str());
     if (text.find("{{") != text.npos || text.find("{%") != text.npos) return text;
-    static const std::regex place("\\{(?!(user|assistant|system)\\})[A-Za-z_ ]{1,32}\\}");
+    static const std::regex place("\\{(?!(user|assistant|system)\\})[A-Za-z_][A-Za-z_ ]{0,31}\\}");
     std::smatch other;
     const std::string jinja = std::regex_search(text, other, place) ? "" : jinja_of_example(text);
     if (jinja.empty())
