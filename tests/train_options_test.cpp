@@ -287,7 +287,8 @@ TEST(TrainOptions, HostileFilesGiveOneLine) {
         "a.++=1 ++=1 --=1 a.-- ++ -- train-data.x=1 tokenizer=[\"a\" tokenizer={a=1} include=[[\"a\"]] "
         "include=[1] tokenizer=[\"a\",\"b\"] tokenizer=\"a tokenizer='a tokenizer=\" tokenizer=[\"] "
         "batch-size=4,8 seed=18446744073709551616 tensorboard=maybe tensorboard=7 batch_size=4 Batch-Size=4 "
-        "b=4 -b=4 --batch-size=4 \u00efbatch-size=4 \x1b[31mbatch-size=4 model=custom:layers=1");
+        "b=4 -b=4 --batch-size=4 \u00efbatch-size=4 имя=1 a.имя=1 \u3001=1 \ufeff=1 tokenizer=[\u00ef] "
+        "\x1b[31mbatch-size=4 model=custom:layers=1");
     for (const std::string& text :
          {std::string("tokenizer=[ ]"), std::string("= 4"), sections + "]", sections, deep, deep + "=1",
           "tokenizer=" + deep, many, std::string("tokenizer=[\"a\",\n\"b\"]"), "tokenizer=" + quotes + "x",

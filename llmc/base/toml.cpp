@@ -76,13 +76,16 @@ static size_t end_of_quoted(const std::string& line, size_t at) {
     return std::min(at + 1, line.size());
 }
 
-// Refuses tables and texts of several lines. Some versions of the parser do not survive "[}".
+// Refuses tables, texts of several lines, and names that are not ASCII. Some versions of the parser do not
+// survive "[}", or letters such as those of Russian outside quotes.
 static void check_structure(const std::string& line) {
     for (size_t at = 0; at < line.size() && line[at] != '#'; at++)
         if (line[at] == '"' || line[at] == '\'')
             at = end_of_quoted(line, at) - 1;
         else if (line[at] == '{' || line[at] == '}')
             fail("a table: options have none");
+        else if (uint8_t(line[at]) >= 0x80)
+            fail("a character outside quotes that is not ASCII: no option's name has one");
 }
 
 static std::string text_of(const toml::node& node) {
