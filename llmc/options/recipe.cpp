@@ -15,8 +15,6 @@
 
 static const int bytes_vocab = 257;
 
-bool finetunes(const Options& o) { return o.is_given(o.model) && names_model_file(o.model); }
-
 void take_tokenizer(Options& o, const TextRecipe& r) {
     if (finetunes(o)) return;
     o.sources.choose(o.tokenizer,

@@ -23,9 +23,6 @@ struct TextTokens {
     bool is_english = false;                // and no questions and answers
 };
 
-// Whether -e names a model that is trained already.
-bool finetunes(const Options& o);
-
 // Error if the model of -e has too few positions for -t, or another vocabulary than the tokenizer: before
 // tokens are prepared.
 void check_model_of_text(const Options& o);

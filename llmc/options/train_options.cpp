@@ -14,7 +14,6 @@
 #include "llmc/files/model_source.h"
 #include "llmc/options/arguments.h"
 #include "llmc/options/option_files.h"
-#include "llmc/options/recipe.h"
 #include "llmc/options/shared_options.h"
 #include "llmc/text/text_file.h"
 
@@ -293,6 +292,8 @@ static void choose_length(Options& o) {
     else if (names_epochs)
         o.max_steps = -1;
 }
+
+bool finetunes(const Options& o) { return o.is_given(o.model) && names_model_file(o.model); }
 
 float default_muon_learning_rate(int channels) {
     const double rate = 3.6e-3 * std::pow(768.0 / channels, 0.16);
