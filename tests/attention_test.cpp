@@ -78,10 +78,6 @@ static Reference reference(const std::vector<double>& qkv, const std::vector<dou
     return r;
 }
 
-static std::vector<float> to_float(const std::vector<double>& v) {
-    return std::vector<float>(v.begin(), v.end());
-}
-
 template <class Real>
 static AttentionForward<Real> forward_params(Shape s, Real* out, float* lse, const Real* qkv) {
     return {.out = out, .lse = lse, .qkv = qkv, .B = s.B, .T = s.T, .C = s.C, .NH = s.NH};
@@ -185,10 +181,10 @@ TEST(Attention, CpuMatchesDouble) {
                 const Reference r =
                     reference({c.qkv.begin(), c.qkv.end()}, {c.dout.begin(), c.dout.end()}, s);
                 const double tolerance = scale > 1 ? 2e-4 : 2e-6;
-                expect_close("out", c.out, to_float(r.out), tolerance);
-                expect_close("lse", c.lse, to_float(r.lse), 1e-6);
-                expect_close("delta", c.delta, to_float(r.delta), tolerance);
-                if (scale == 1) expect_gradients_close(c.dqkv, to_float(r.dqkv), s.C, 1e-5);
+                expect_close("out", c.out, to_floats(r.out), tolerance);
+                expect_close("lse", c.lse, to_floats(r.lse), 1e-6);
+                expect_close("delta", c.delta, to_floats(r.delta), tolerance);
+                if (scale == 1) expect_gradients_close(c.dqkv, to_floats(r.dqkv), s.C, 1e-5);
             });
 }
 
