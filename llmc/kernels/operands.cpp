@@ -20,7 +20,7 @@ void fill_random(Real* values, size_t n, uint32_t seed) {
 template <class Element>
 Element* Operands::allocate(size_t n, const char* label) {
     const size_t all = n + 2 * margin, bytes = (all * sizeof(Element) + 3) / 4 * 4;
-    Element* start = place<Element>(all, label);
+    Element* start = memory_of<Element>(all, label);
     if (fill == Fill::values) pad ? pad->fill(start, 0xffffffff, bytes) : void(memset(start, 0xff, bytes));
     arrays.push_back({start + margin, n, compare_array<Element>});
     return start + margin;

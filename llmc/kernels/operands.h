@@ -27,11 +27,11 @@ class Operands {
     Element* output(size_t n);  // NaN
     template <class Element>
     Element* scratch(size_t n) {  // not compared
-        return place<Element>(n, "scratch");
+        return memory_of<Element>(n, "scratch");
     }
     template <class Element>
     Element* copy_of(const std::vector<Element>& values) {
-        Element* p = place<Element>(values.size(), "operand");
+        Element* p = memory_of<Element>(values.size(), "operand");
         if (fill == Fill::values) memory.upload(p, values.data(), values.size());
         return p;
     }
@@ -50,7 +50,7 @@ class Operands {
     // The same arrays come again, filled anew: another version of a row needs no other memory.
     void restart() {
         arrays.clear();
-        num_placed = 0;
+        num_used = 0;
     }
 
     // The inputs and outputs of a row in fp32, for tests that change an element.
@@ -71,9 +71,9 @@ class Operands {
     static Difference compare_array(const Operands& operands, const Array& got, const Array& want,
                                     const std::string& what);
     template <class Element>
-    Element* place(size_t n, const char* label) {
-        if (num_placed == places.size()) places.push_back(memory.allocate<Element>(n, label));
-        return static_cast<Element*>(places[num_placed++]);
+    Element* memory_of(size_t n, const char* label) {
+        if (num_used == allocations.size()) allocations.push_back(memory.allocate<Element>(n, label));
+        return static_cast<Element*>(allocations[num_used++]);
     }
     template <class Element>
     Element* allocate(size_t n, const char* label);  // of NaN where it matters
@@ -82,9 +82,9 @@ class Operands {
     Memory memory;
     Fill fill;
     size_t margin;
-    std::vector<Array> arrays;  // inputs and outputs
-    std::vector<void*> places;  // all memory, in the order in which it was asked for
-    size_t num_placed = 0;
+    std::vector<Array> arrays;       // inputs and outputs
+    std::vector<void*> allocations;  // all memory, in the order in which it was asked for
+    size_t num_used = 0;
     std::vector<std::shared_ptr<void>> kept;
 };
 
