@@ -324,10 +324,8 @@ TYPED_TEST(AttentionGpu, MatrixForwardOfFewQueries) {
     LaunchPad& pad = *test_pads()[0];
     const int hs = 2 * int(std::max(8u, pad.limits().fragment<Real>().K));  // the fewest channels
     const Case<Real> c({1, 41, hs, 1}, 1.0f);
-    const int messages = validation_message_count();
     for (const auto& version : attention_forward_versions<Real>())
         if (uses_tensor_cores(version)) check_forward<Real>(c, pad, version, 256, 1e-5);
-    EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
 }
 
 // Heads with an odd number of fragments along K take version 2 whatever version is launched.
@@ -435,9 +433,7 @@ TYPED_TEST(AttentionGpu, MatrixBackwardOfShortSequences) {
                 const bool software = pad->device().type == DeviceType::software;
                 if (!attention_on_tensor_cores<Real>(*pad, C, NH) || pad != test_pads()[0]) continue;
                 if (software && C / NH > 32) continue;
-                const int messages = validation_message_count();
                 check_backward<Real>(c, *pad, version, block_size);
-                EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
             }
         }
 }
@@ -453,11 +449,9 @@ TYPED_TEST(AttentionGpu, MatrixThroughStagingBuffers) {
     const bool software = pad.device().type == DeviceType::software;
     const int C = software ? 64 : attention_on_tensor_cores<Real>(pad, 160, 2) ? 160 : 128;
     const Case<Real> c({2, 17, C, 2}, 1.0f);
-    const int messages = validation_message_count();
     for (int version : {1, 2})
         check_forward<Real>(c, pad, attention_forward_versions<Real>()[version], 128, 1e-5);
     check_backward<Real>(c, pad, attention_backward_versions<Real>()[1], 128);
-    EXPECT_EQ(validation_message_count(), messages) << "the validation layer printed messages";
 }
 
 // The functions that training calls, with inputs that are not aligned to four elements. In fp32, this rules

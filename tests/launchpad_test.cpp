@@ -384,7 +384,6 @@ TEST(Commands, CommitAndWait) {
 
 TEST(Time, KernelTimesCountCalls) {
     if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
-    const int messages = validation_message_count();
     LaunchPadOptions options = fresh_options(*test_pads()[0]);
     options.timestamps = true;
     LaunchPad pad(options);
@@ -408,7 +407,6 @@ TEST(Time, KernelTimesCountCalls) {
         EXPECT_TRUE(time.seconds > 0 && time.seconds < 60) << time.seconds;
     }
     EXPECT_TRUE(pad.take_kernel_times().empty());
-    EXPECT_EQ(validation_message_count(), messages);
 }
 
 TEST(Time, GpuSeconds) {
