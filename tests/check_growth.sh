@@ -13,5 +13,5 @@ check() {
 }
 check 44913 llmc shaders
 check 6436 dev
-check 31789 tests
+check 31763 tests
 exit $bad

@@ -252,41 +252,15 @@ static void space(Communicator& c, const std::string& mib) {
     }
 }
 
-// Run by hand: mpirun -np 2 build/communicator_program latency
-static void latency(Communicator& c, const std::string&) {
-    const int repeats = 20000;
-    auto measure = [&](const char* what, auto&& action) {
-        for (int i = 0; i < repeats / 10; i++) action();
-        const double start = now();
-        for (int i = 0; i < repeats; i++) action();
-        if (c.rank == 0) printf("%s: %.2f us\n", what, (now() - start) / repeats * 1e6);
-    };
-    measure("node_barrier", [&] { c.node_barrier(); });
-    double value = 1;
-    measure("all_reduce_sum of one", [&] { c.all_reduce_sum(&value, 1); });
-
-    // How long after the last rank's arrival a rank that has waited for a while continues.
-    auto* arrival = static_cast<volatile double*>(c.allocate_shared(sizeof(double), "time of arrival"));
-    double delay = 0;
-    for (int i = 0; i < 1000; i++) {
-        if (c.local_rank == 0) {
-            usleep(500);
-            *arrival = now();
-        }
-        c.node_barrier();
-        delay += now() - *arrival;
-        c.node_barrier();
-    }
-    const std::string text = format_string("%.2f us", delay / 1000 * 1e6);
-    const std::vector<std::string> delays = c.gather(text);
-    if (c.rank == 0) printf("last rank leaves node_barrier after %s\n", delays[0].c_str());
-    if (c.rank == 0) printf("a blocked rank leaves it after %s\n", delays.back().c_str());
-}
-
 int main(int argc, char** argv) {
     const std::map<std::string, void (*)(Communicator&, const std::string&)> scenarios = {
-        {"ranks", ranks}, {"everything", everything}, {"wrong", wrong_messages}, {"loss", loss},
-        {"busy", busy},   {"space", space},           {"latency", latency},      {"slow", slow}};
+        {"ranks", ranks},
+        {"everything", everything},
+        {"wrong", wrong_messages},
+        {"loss", loss},
+        {"busy", busy},
+        {"space", space},
+        {"slow", slow}};
     prepare_standard_streams();
     try {
         const auto communicator = join_job();
