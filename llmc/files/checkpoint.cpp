@@ -23,10 +23,9 @@ static constexpr int32_t model_magic = 20240326, fp32_version = 3, bf16_version 
 static ModelConfig check_model(const File& file, const std::string& path, bool& in_bf16) {
     int32_t header[header_ints];
     read_header(file, path, header, model_magic, "an llm.c model checkpoint");
-    if (header[1] != fp32_version && header[1] != bf16_version) {
+    if (header[1] != fp32_version && header[1] != bf16_version)
         fail("%s is a model checkpoint of version %d; versions 3 (fp32) and 5 (bf16) can be read",
              path.c_str(), header[1]);
-    }
     in_bf16 = header[1] == bf16_version;
     ModelConfig config = {header[2], header[3], header[7], header[4], header[5], header[6]};
     validate(config, path);

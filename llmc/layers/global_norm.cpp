@@ -38,11 +38,6 @@ static double sum_of_squares(const std::vector<GradientSlice<Real>>& gradients) 
 }
 
 template <class Real>
-static void global_norm_cpu(const GlobalNorm<Real>& p) {
-    finish_global_norm(p, sum_of_squares(p.gradients));
-}
-
-template <class Real>
 void finish_global_norm(const GlobalNorm<Real>& p, double sum_of_squares) {
     const float weight = p.weight ? *p.weight : 1;
     const double unscale = double(p.unscale) * double(weight), norm = unscale * std::sqrt(sum_of_squares);
@@ -108,7 +103,7 @@ std::vector<KernelVersion<GlobalNorm<Real>>> global_norm_versions() {
 
 template <class Real>
 void global_norm(LaunchPad* pad, const GlobalNorm<Real>& p) {
-    if (!pad) return global_norm_cpu(p);
+    if (!pad) return finish_global_norm(p, sum_of_squares(p.gradients));
     launch<Real>(*pad, p, global_norm_versions<Real>(), "global_norm3",
                  int(std::min(256u, pad->limits().barrier_block)));
 }

@@ -183,10 +183,9 @@ void validate(const ModelConfig& config, const std::string& where) {
     if (config.channels / config.num_heads > most_head_channels)
         fail("%s: heads of %d channels are too large, at most %d are supported: use more heads",
              where.c_str(), config.channels / config.num_heads, most_head_channels);
-    if (config.padded_vocab_size < config.vocab_size) {
+    if (config.padded_vocab_size < config.vocab_size)
         fail("%s: padded_vocab_size (%d) is less than vocab_size (%d)", where.c_str(),
              config.padded_vocab_size, config.vocab_size);
-    }
 }
 
 size_t parameter_layer_size(const ModelConfig& config, int tensor) {
