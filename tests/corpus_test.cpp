@@ -24,7 +24,9 @@ static std::string with(std::string text, const std::string& from, const std::st
     return position == std::string::npos ? text : text.replace(position, from.size(), to);
 }
 
-TEST(corpus, stories_parse_to_the_same_choices) {
+using corpus = InFolder;
+
+TEST_F(corpus, stories_parse_to_the_same_choices) {
     std::mt19937_64 random(3);
     std::set<std::string> words;
     size_t shortest = 1000, longest = 0, bytes = 0;
@@ -53,7 +55,7 @@ TEST(corpus, stories_parse_to_the_same_choices) {
 
 // Stories are drawn with the probabilities that the entropy assumes: the frequencies of some beginnings are
 // within four standard deviations of the grammar's probabilities.
-TEST(corpus, choices_are_as_likely_as_counted) {
+TEST_F(corpus, choices_are_as_likely_as_counted) {
     std::mt19937_64 random(4);
     const int stories = 20000;
     const double first_weather = 21.0 / (21 + 14 + 11 + 9 + 7 + 6 + 6 + 5 + 5 + 4);
@@ -78,7 +80,7 @@ TEST(corpus, choices_are_as_likely_as_counted) {
 }
 
 // A hand-written story is accepted; variants with one wrong fact are rejected.
-TEST(corpus, the_grammar_remembers_facts) {
+TEST_F(corpus, the_grammar_remembers_facts) {
     const std::string story =
         "There was once a shy girl called Mia. She was in the garden. She had a red ball. She put the ball "
         "behind the fence. Then Tom came by. They went to the kitchen. \"Where is your ball?\" asked Tom. "
@@ -113,7 +115,7 @@ TEST(corpus, the_grammar_remembers_facts) {
                 std::log(21.0 / 14) + std::log((names - 14.0) / (names - 21.0)), 1e-9);
 }
 
-TEST(corpus, sums_are_correct_and_pronouns_unambiguous) {
+TEST_F(corpus, sums_are_correct_and_pronouns_unambiguous) {
     const std::string sums =
         "One sunny day, Ben was at school. He counted his apples: three. He found nine more. Now he had "
         "twelve apples. Then Mia ran up. She ate";
@@ -141,7 +143,7 @@ TEST(corpus, sums_are_correct_and_pronouns_unambiguous) {
 }
 
 // A seed gives the same text on every machine and with every compiler.
-TEST(corpus, the_text_of_a_seed_is_fixed) {
+TEST_F(corpus, the_text_of_a_seed_is_fixed) {
     std::mt19937_64 random(1);
     EXPECT_EQ(
         write_story(random).text,
@@ -193,16 +195,15 @@ static void check_numbers(const std::string& tokenizer) {
     EXPECT_EQ(first, tokenizer == "bytes" ? 256 : 50256);
 }
 
-TEST(corpus, program_s_numbers_match_the_text_in_bytes) { check_numbers("bytes"); }
+TEST_F(corpus, program_s_numbers_match_the_text_in_bytes) { check_numbers("bytes"); }
 
-TEST(corpus, program_s_numbers_match_the_text_in_gpt2_tokens) {
+TEST_F(corpus, program_s_numbers_match_the_text_in_gpt2_tokens) {
     const std::string tokenizer = SOURCE_DIR "/../shared/data/gpt2_tokenizer.bin";
     if (!std::filesystem::exists(tokenizer)) GTEST_SKIP() << "no ../shared/data/gpt2_tokenizer.bin";
     check_numbers(tokenizer);
 }
 
-TEST(corpus, program_checks_stories) {
-    TemporaryFolder folder;
+TEST_F(corpus, program_checks_stories) {
     expect_ok(run_program({make_corpus, "--out", folder / "c.txt", "--stories", "3"}));
     std::string text = read_whole_file(folder / "c.txt");
     write_whole_file(folder / "sample.txt",
@@ -212,8 +213,7 @@ TEST(corpus, program_checks_stories) {
 }
 
 // It reads a file piece by piece, however large it is.
-TEST(corpus, program_checks_large_files) {
-    TemporaryFolder folder;
+TEST_F(corpus, program_checks_large_files) {
     expect_ok(run_program({make_corpus, "--out", folder / "c.txt", "--stories", "500"}));
     ProgramResult result = run_program({make_corpus, "--check", folder / "c.txt"});
     EXPECT_TRUE(contains(result.out, "500 of 500 stories"));
@@ -222,8 +222,7 @@ TEST(corpus, program_checks_large_files) {
     expect_refusal(result, "no blank line");
 }
 
-TEST(corpus, program_s_bad_input_gives_one_line_and_status_1) {
-    TemporaryFolder folder;
+TEST_F(corpus, program_s_bad_input_gives_one_line_and_status_1) {
     write_whole_file(folder / "empty", {""});
     const std::string out = folder / "c.txt";
     expect_refusals(make_corpus, {{},

@@ -32,9 +32,10 @@ static std::vector<int> tensors_to_try() {
     return all;
 }
 
+using Divergence = WithData;
+
 // A file of llm.c's, in which the last value of a tensor is bad, or of Hugging Face; in fp32 or bf16.
-TEST(Divergence, ModelsThatAreNotFiniteAreRefused) {
-    Data data;
+TEST_F(Divergence, ModelsThatAreNotFiniteAreRefused) {
     const ModelConfig config =
         parse_descriptor("custom:layers=2,heads=2,channels=24,max_seq_len=32,vocab=257");
     const std::vector<int> tried = tensors_to_try();
@@ -75,8 +76,7 @@ TEST(Divergence, ModelsThatAreNotFiniteAreRefused) {
 }
 
 // Finite weights, whose logits overflow: no program takes such a loss for a result.
-TEST(Divergence, LossesThatOverflowAreNoResult) {
-    const Data data;
+TEST_F(Divergence, LossesThatOverflowAreNoResult) {
     const std::string model = data / "large.bin", questions = data / "hellaswag.bin", run = data / "run";
     write_model(model, parse_descriptor(tiny), [](int, size_t, float* values, size_t n) {
         for (size_t i = 0; i < n; i++) values[i] = i % 2 ? 3e38f : -3e38f;
@@ -92,20 +92,18 @@ TEST(Divergence, LossesThatOverflowAreNoResult) {
         EXPECT_EQ(result.out, "");
         EXPECT_TRUE(contains(result.err, e[2]));
     }
-    const ProgramResult trained = run_program(args(program, "-e", model, "-i", data.train, "-j", data.val,
-                                                   "-b 1 -t 17 -x 4 -v 2 -s 0 -n 2 -h 1 --hellaswag-file",
-                                                   questions, "--device cpu -o", run));
-    EXPECT_EQ(trained.status, 0) << trained.err;
-    EXPECT_TRUE(contains(trained.out, "there is no accuracy"));
-    EXPECT_TRUE(contains(trained.out, "none was finite"));
-    EXPECT_FALSE(contains(trained.out, "HellaSwag: 0/5"));
+    const std::string trained = output_of(run_program(
+        args(program, "-e", model, "-i", data.train, "-j", data.val,
+             "-b 1 -t 17 -x 4 -v 2 -s 0 -n 2 -h 1 --hellaswag-file", questions, "--device cpu -o", run)));
+    EXPECT_TRUE(contains(trained, "there is no accuracy"));
+    EXPECT_TRUE(contains(trained, "none was finite"));
+    EXPECT_FALSE(contains(trained, "HellaSwag: 0/5"));
     for (const char* logged : {"tel:", "eval:"})
         EXPECT_FALSE(contains(read_whole_file(run + "/main.log"), logged));
 }
 
 // A checkpoint whose checksum is right, but whose state is not finite.
-TEST(Divergence, StatesThatAreNotFiniteAreRefused) {
-    Data data;
+TEST_F(Divergence, StatesThatAreNotFiniteAreRefused) {
     const std::string run = data / "run";
     expect_ok(data.run(
         {"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "--precision", "bf16", "-o", run}));
@@ -131,8 +129,7 @@ TEST(Divergence, StatesThatAreNotFiniteAreRefused) {
 }
 
 // A flipped sign: the update would be NaN.
-TEST(Divergence, NegativeSecondMomentsAreRefused) {
-    Data data;
+TEST_F(Divergence, NegativeSecondMomentsAreRefused) {
     const std::string run = data / "run";
     expect_ok(data.run({"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "-o", run}));
     const ModelConfig config = read_model_header(model_path(run, 2));
@@ -154,8 +151,7 @@ TEST(Divergence, NegativeSecondMomentsAreRefused) {
         }
 }
 
-TEST(Divergence, ARunOfSkippedUpdatesStops) {
-    Data data;
+TEST_F(Divergence, ARunOfSkippedUpdatesStops) {
     for (const std::string& where : devices()) {
         const Words options = {"-s", "0", "-v", "0", "-l", "1000", "-c", "1", "--device", where, "-x", "200"};
         const ProgramResult result = data.run(options);
@@ -172,8 +168,7 @@ TEST(Divergence, ARunOfSkippedUpdatesStops) {
 }
 
 // 40 healthy steps; then the learning rate goes to 1000. Pruning keeps one checkpoint of those steps.
-TEST(Divergence, PruningKeepsTheLastHealthyCheckpoint) {
-    Data data;
+TEST_F(Divergence, PruningKeepsTheLastHealthyCheckpoint) {
     const std::string run = data / "run";
     const Words options = args("-s 0 -v 0 -n 4 -nk 2 -c 1 -o", run, "--device cpu");
     expect_ok(data.run(with(options, {"-x", "40", "-l", "0.001"})));
@@ -194,8 +189,7 @@ TEST(Divergence, PruningKeepsTheLastHealthyCheckpoint) {
 
 // Loss and gradients are finite, and the second update overflows: weight decay multiplies each weight by
 // 1 - 3 * 1000, and the last position, which a batch of 17 tokens does not use, starts with a large one.
-TEST(Divergence, WeightsThatOverflowAreNotSaved) {
-    Data data;
+TEST_F(Divergence, WeightsThatOverflowAreNotSaved) {
     const std::string run = data / "run", model = data / "large.bin";
     const ModelConfig config = parse_descriptor(tiny);
     write_model(model, config, [&](int tensor, size_t offset, float* values, size_t n) {
@@ -218,7 +212,7 @@ TEST(Divergence, WeightsThatOverflowAreNotSaved) {
     EXPECT_TRUE(contains(eval.out, "perplexity over 1e308")) << eval.err;
 }
 
-TEST(Divergence, HealthIsJudgedByTheLastSteps) {
+TEST_F(Divergence, HealthIsJudgedByTheLastSteps) {
     StepJudge judge;
     EXPECT_TRUE(judge.is_healthy(0));
     for (int step = 1; step <= 30; step++) {
@@ -245,8 +239,7 @@ TEST(Divergence, HealthIsJudgedByTheLastSteps) {
 }
 
 // An error in the middle of a run, here a token past the vocabulary, saves the steps before it.
-TEST(Divergence, AFatalErrorSavesFirst) {
-    Data data;
+TEST_F(Divergence, AFatalErrorSavesFirst) {
     std::vector<uint16_t> tokens(4000, 5);
     tokens[3000] = 500;
     write_token_shard(data.train, tokens.data(), tokens.size());
@@ -259,9 +252,8 @@ TEST(Divergence, AFatalErrorSavesFirst) {
         EXPECT_EQ(step, printed) << result.out;
         EXPECT_GT(step, 1);
         // the same as a run that was to end there
-        const ProgramResult shorter = data.run({"-x", "78", "-n", std::to_string(step), "-s", "0", "-v", "0",
-                                                "-d", "102", "--device", where, "-o", data / "other"});
-        EXPECT_EQ(shorter.status, 1);
+        expect_refusal(data.run({"-x", "78", "-n", std::to_string(step), "-s", "0", "-v", "0", "-d", "102",
+                                 "--device", where, "-o", data / "other"}));
         for (auto path : {model_path, optimizer_path})
             EXPECT_TRUE(read_whole_file(path(run, step)) == read_whole_file(path(data / "other", step)));
         std::filesystem::remove_all(data / "other");

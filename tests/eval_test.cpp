@@ -40,8 +40,9 @@ static double expected_nats(const std::vector<uint16_t>& tokens, int T) {
     return sum;
 }
 
-TEST(Eval, LossPerplexityAndBitsPerByte) {
-    TemporaryFolder folder;
+using Eval = InFolder;
+
+TEST_F(Eval, LossPerplexityAndBitsPerByte) {
     const std::vector<uint16_t> a = some_tokens(83), b = some_tokens(8), empty = some_tokens(1);
     write_token_shard(folder / "a.bin", a.data(), a.size());
     write_token_shard(folder / "b.bin", b.data(), b.size());
@@ -54,16 +55,14 @@ TEST(Eval, LossPerplexityAndBitsPerByte) {
         for (const char* B : {"1", "4", "32"}) {
             Words data = {"-i", folder / "*.bin"};
             if (T == 5) data = {"-i", folder / "a.bin", "-i", folder / "[bc].bin"};
-            const ProgramResult result = run_program(
-                with({program, "-e", tiny, "--device", "cpu", "-b", B, "-t", std::to_string(T)}, data));
-            ASSERT_EQ(result.status, 0) << result.err;
+            const std::string result = output_of(run_program(
+                with({program, "-e", tiny, "--device", "cpu", "-b", B, "-t", std::to_string(T)}, data)));
             unsigned tokens;
             double loss, perplexity, bits;
-            ASSERT_EQ(
-                sscanf(result.out.c_str(), "tokens %u | loss %lf nats | perplexity %lf | %lf bits per byte",
-                       &tokens, &loss, &perplexity, &bits),
-                4)
-                << result.out;
+            ASSERT_EQ(sscanf(result.c_str(), "tokens %u | loss %lf nats | perplexity %lf | %lf bits per byte",
+                             &tokens, &loss, &perplexity, &bits),
+                      4)
+                << result;
             EXPECT_EQ(tokens, 89u);
             EXPECT_NEAR(loss, nats / 89, 2e-6);
             EXPECT_NEAR(perplexity, std::exp(nats / 89), 1e-2);
@@ -73,18 +72,15 @@ TEST(Eval, LossPerplexityAndBitsPerByte) {
 }
 
 // A text gives what its shards give, whatever the sizes of blocks, and however the file is compressed.
-TEST(Eval, TextsAsTheirShards) {
-    TemporaryFolder folder;
+TEST_F(Eval, TextsAsTheirShards) {
     std::filesystem::create_directories(folder / "texts");
     std::string text;
     for (int i = 0; i < 30000; i++) text += "line " + std::to_string(i) + (i % 7 ? "\n" : "\n\n");
     write_whole_file(folder / "texts/a.txt", {text});
     write_whole_file(folder / "texts/b.txt.gz", {gzip("another text, " + text.substr(0, 5000))});
     const auto eval = [&](const Words& options) {
-        const ProgramResult result = run_program(
-            with({program, "-e", tiny, "--device", "cpu", "--tokenizer", "bytes", "-b", "64"}, options));
-        EXPECT_EQ(result.status, 0) << result.err;
-        return result.out;
+        return output_of(run_program(
+            with({program, "-e", tiny, "--device", "cpu", "--tokenizer", "bytes", "-b", "64"}, options)));
     };
     for (const char* split : {"none", "blank-line"}) {
         expect_ok(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x",
@@ -97,8 +93,7 @@ TEST(Eval, TextsAsTheirShards) {
     }
 }
 
-TEST(Eval, HellaSwagOfACheckpoint) {
-    TemporaryFolder folder;
+TEST_F(Eval, HellaSwagOfACheckpoint) {
     const ModelConfig config = parse_descriptor(tiny);
     write_model(folder / "zero.bin", config,
                 [](int, size_t, float* values, size_t n) { std::fill_n(values, n, 0.0f); });
@@ -106,14 +101,12 @@ TEST(Eval, HellaSwagOfACheckpoint) {
     for (int i = 0; i < 5; i++) examples.push_back({i % 4, {1, 2}, {{{3}, {4, 5}, {6}, {7, 8, 9}}}});
     write_hellaswag(folder / "h.bin", examples);
     // a model of zeros finds all endings equally likely and takes the first, which is correct twice
-    const ProgramResult result =
-        run_program({program, "-e", folder / "zero.bin", "--hellaswag", folder / "h.bin", "--device", "cpu"});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(result.out, "HellaSwag: 2/5 = 0.400000\n");
+    const std::string result = output_of(run_program(
+        {program, "-e", folder / "zero.bin", "--hellaswag", folder / "h.bin", "--device", "cpu"}));
+    EXPECT_EQ(result, "HellaSwag: 2/5 = 0.400000\n");
 }
 
-TEST(Eval, BadInputGivesOneLineAndStatus1) {
-    TemporaryFolder folder;
+TEST_F(Eval, BadInputGivesOneLineAndStatus1) {
     const std::vector<uint16_t> tokens = some_tokens(50), large = {1, 2, 300, 4};
     write_token_shard(folder / "good.bin", tokens.data(), tokens.size());
     write_token_shard(folder / "large.bin", large.data(), large.size());

@@ -463,11 +463,8 @@ TEST(FaultKinds, ShardsAreKnownUnderAnySpelling) {
         EXPECT_FALSE(contains(result.err, "warning"));  // its tokenizer is known
     }
     fs::copy_file(data.shards + "/a.bin", data / "x_train.bin", fs::copy_options::overwrite_existing);
-    for (const char* name : {"x_train.bin", "X_train.bin", "x_TRAIN.bin", "X_TRAIN.BIN"}) {
-        const ProgramResult result = train(name, "refused");
-        EXPECT_EQ(result.status, 1) << name;
-        EXPECT_TRUE(contains(result.err, "is not one of the shards that"));
-    }
+    for (const char* name : {"x_train.bin", "X_train.bin", "x_TRAIN.bin", "X_TRAIN.BIN"})
+        expect_refusal(train(name, "refused"), "is not one of the shards that");
 }
 
 // What a line says of a checkpoint is what the folder holds.
@@ -478,12 +475,12 @@ TEST(FaultKinds, LinesSayWhatHappened) {
         for (const char* keeps : {"--keep-best", "--no-keep-best"})
             for (const char* save : {"1", "3", "5"}) {
                 const std::string folder = data / format_string("run%s_%s_%s", keeps, save, rate);
-                const ProgramResult result = data.run(with({"-o", folder, "-n", save, "-l", rate, keeps},
-                                                           words_of("-x 5 -s 0 -v 2 -nk 2 --device cpu")));
-                ASSERT_EQ(result.status, 0) << result.err;
-                const size_t line = result.out.find("validation loss: best");
-                ASSERT_NE(line, std::string::npos) << result.out;
-                const std::string said = result.out.substr(line);
+                const std::string result =
+                    output_of(data.run(with({"-o", folder, "-n", save, "-l", rate, keeps},
+                                            words_of("-x 5 -s 0 -v 2 -nk 2 --device cpu"))));
+                const size_t line = result.find("validation loss: best");
+                ASSERT_NE(line, std::string::npos) << result;
+                const std::string said = result.substr(line);
                 int step = -1;
                 ASSERT_EQ(sscanf(said.c_str() + said.find(" at step "), " at step %d", &step), 1) << said;
                 const bool is_there = fs::exists(done_path(folder, step));
@@ -512,10 +509,9 @@ TEST(FaultKinds, AnExtendedRunSaysItsRate) {
         ASSERT_NE(advice, std::string::npos) << jumps.out;
         const std::string words = jumps.out.substr(advice, jumps.out.find(" continues", advice) - advice);
         EXPECT_TRUE(contains(words, "-l 0.001 "));  // a tenth of the peak: -q
-        const ProgramResult goes_on =
-            run_program(with({program, "-y", "1", "-o", folder + "2", "-x", "6"}, words_of(words)));
-        EXPECT_EQ(goes_on.status, 0) << goes_on.err;
-        EXPECT_FALSE(contains(goes_on.out, "the learning rate follows"));
+        const std::string goes_on = output_of(
+            run_program(with({program, "-y", "1", "-o", folder + "2", "-x", "6"}, words_of(words))));
+        EXPECT_FALSE(contains(goes_on, "the learning rate follows"));
     }
     const std::string to_zero = data / "to_zero";
     expect_ok(data.run(with({"-o", to_zero}, words_of("-k linear -x 4 -q 0 -s 0 -v 0 --device cpu"))));

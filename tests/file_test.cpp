@@ -39,8 +39,9 @@ static void expect_reasons(const std::vector<FailingAction>& cases) {
     }
 }
 
-TEST(FileErrors, HaveTheTrueReason) {
-    TemporaryFolder folder;
+using FileErrors = InFolder;
+
+TEST_F(FileErrors, HaveTheTrueReason) {
     const std::string file = folder / "file";
     std::ofstream(file) << "text";
     create_folders(temporary_of(folder / "open/a"));
@@ -56,7 +57,7 @@ TEST(FileErrors, HaveTheTrueReason) {
 }
 
 // The kernel refuses to read this file's first bytes.
-TEST(FileErrors, OfReadingHaveTheTrueReason) {
+TEST_F(FileErrors, OfReadingHaveTheTrueReason) {
     const std::string path = "/proc/self/mem";
     char bytes[8];
     expect_reasons({
@@ -79,8 +80,7 @@ TEST(MatchingPaths, DoNotSearchAWholeDisk) {
         EXPECT_TRUE(contains(message_of([&] { matching_paths(pattern); }), "at most three parts"));
 }
 
-TEST(FileErrors, NameMissingRights) {
-    TemporaryFolder folder;
+TEST_F(FileErrors, NameMissingRights) {
     const std::string closed = folder / "closed", file = folder / "file";
     std::ofstream(file) << "text";
     create_folders(closed);
@@ -103,8 +103,7 @@ TEST(FileErrors, NameMissingRights) {
 }
 
 // What looks for a file before it opens it does not say that there is none.
-TEST(FileErrors, AFolderWithoutPermissionIsNotAMissingFile) {
-    TemporaryFolder folder;
+TEST_F(FileErrors, AFolderWithoutPermissionIsNotAMissingFile) {
     const std::string run = folder / "closed/run";
     create_folders(run);
     write_whole_file(run + "/metrics.csv", {"step,loss\n1,2\n"});
@@ -122,8 +121,7 @@ TEST(FileErrors, AFolderWithoutPermissionIsNotAMissingFile) {
     chmod((folder / "closed").c_str(), 0755);
 }
 
-TEST(FileErrors, APathThatLeadsNowhereSaysWhy) {
-    TemporaryFolder folder;
+TEST_F(FileErrors, APathThatLeadsNowhereSaysWhy) {
     const std::string loop = folder / "loop", file = folder / "file";
     std::filesystem::create_symlink("loop", loop);
     write_whole_file(file, {"text"});

@@ -241,10 +241,9 @@ TEST(Fit, SaysWhatAutoLacks) {
 // The table of docs/devices.md is what its command prints.
 TEST(Fit, TheTableOfWhatFits) {
     const std::string page = read_whole_file(SOURCE_DIR "/docs/devices.md");
-    const ProgramResult result =
-        run_program({"env", "BUILD=" BINARY_DIR, SOURCE_DIR "/dev/what_fits.sh", "6", "8", "24"});
-    ASSERT_EQ(result.status, 0) << result.err;
-    std::istringstream lines(result.out);
+    const std::string result =
+        output_of(run_program({"env", "BUILD=" BINARY_DIR, SOURCE_DIR "/dev/what_fits.sh", "6", "8", "24"}));
+    std::istringstream lines(result);
     int count = 0;
     for (std::string line; std::getline(lines, line); count++)
         EXPECT_TRUE(contains(page, "\n" + line + "\n")) << line;

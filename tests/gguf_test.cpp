@@ -123,8 +123,9 @@ static void expect_tensor(Parsed& file, const std::string& name, int tensor, siz
     }
 }
 
-TEST(Gguf, HoldsEveryValueInEachType) {
-    TemporaryFolder folder;
+using Gguf = InFolder;
+
+TEST_F(Gguf, HoldsEveryValueInEachType) {
     Tokenizer bytes = open_tokenizer("bytes");
     const std::map<StoredType, std::pair<uint32_t, const char*>> types = {{StoredType::fp32, {0, "0"}},
                                                                           {StoredType::fp16, {1, "1"}},
@@ -149,8 +150,7 @@ TEST(Gguf, HoldsEveryValueInEachType) {
     }
 }
 
-TEST(Gguf, DescribesModelAndTokenizer) {
-    TemporaryFolder folder;
+TEST_F(Gguf, DescribesModelAndTokenizer) {
     Tokenizer tokenizer = open_tokenizer("bytes");
     tokenizer.tokens.insert(tokenizer.tokens.end() - 1, {" t", "he", " the"});
     tokenizer.end_of_text = 259;
@@ -182,8 +182,7 @@ TEST(Gguf, DescribesModelAndTokenizer) {
         EXPECT_EQ(file.lists["tokenizer.ggml.token_type"][id], id == 259 ? "3" : "1") << id;
 }
 
-TEST(Gguf, PlainBytesHaveNoMerges) {
-    TemporaryFolder folder;
+TEST_F(Gguf, PlainBytesHaveNoMerges) {
     Tokenizer bytes = open_tokenizer("bytes");
     write_gguf(folder / "model.gguf", {config, read_values, bytes, "mine"}, StoredType::fp32);
     Parsed file(folder / "model.gguf");
@@ -191,8 +190,7 @@ TEST(Gguf, PlainBytesHaveNoMerges) {
     EXPECT_TRUE(file.lists["tokenizer.ggml.merges"].empty());
 }
 
-TEST(Gguf, AddedTokensAreMarked) {
-    TemporaryFolder folder;
+TEST_F(Gguf, AddedTokensAreMarked) {
     Tokenizer tokenizer = open_tokenizer("bytes");
     tokenizer.tokens.insert(tokenizer.tokens.end(), {"<|user|>", "caf\u00e9"});
     tokenizer.added = {{.id = 256, .special = true}, {.id = 257, .special = true}, {.id = 258}};
@@ -213,8 +211,7 @@ TEST(Gguf, AddedTokensAreMarked) {
     EXPECT_TRUE(contains(message_of(write), "add_prefix_space"));
 }
 
-TEST(Gguf, RowsThatAreNoMultipleOfABlockAreFp16) {
-    TemporaryFolder folder;
+TEST_F(Gguf, RowsThatAreNoMultipleOfABlockAreFp16) {
     Tokenizer bytes = open_tokenizer("bytes");
     const ModelConfig narrow = {6, 257, 384, 2, 2, 24};  // only ffn_down has rows of 96
     EXPECT_EQ(write_gguf(folder / "m.gguf", {narrow, read_values, bytes, "mine"}, StoredType::q8_0), 7);
@@ -223,8 +220,7 @@ TEST(Gguf, RowsThatAreNoMultipleOfABlockAreFp16) {
     EXPECT_EQ(file.tensors["blk.0.ffn_up.weight"].type, 1u);
 }
 
-TEST(Gguf, WhatTheFileCannotHoldIsRefused) {
-    TemporaryFolder folder;
+TEST_F(Gguf, WhatTheFileCannotHoldIsRefused) {
     Tokenizer bytes = open_tokenizer("bytes");
     const ReadTensor large = [](int tensor, size_t offset, float* values, size_t count) {
         read_values(tensor, offset, values, count);

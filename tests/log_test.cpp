@@ -17,8 +17,9 @@ static std::string without_seconds(const std::string& metrics) {
     return std::regex_replace(metrics, std::regex("[0-9]+[.][0-9]{3},([0-9]+,[0-9.]*\n)"), "S,$1");
 }
 
-TEST(MainLog, WritesLlmcsLines) {
-    TemporaryFolder folder;
+using Logs = InFolder;
+
+TEST_F(Logs, WritesLlmcsLines) {
     MainLog log;
     log.log_val(0, 1.0f);  // not open: nothing happens
     log.tokens_per_step = 100;
@@ -41,9 +42,8 @@ TEST(MainLog, WritesLlmcsLines) {
 }
 
 // Somebody removes or empties the logs of a run: it starts new ones, which it can resume.
-TEST(MainLog, StartsAgainWhenItIsGone) {
+TEST_F(Logs, StartsAgainWhenItIsGone) {
     for (const bool emptied : {false, true}) {
-        TemporaryFolder folder;
         MainLog log;
         log.open(folder.path, -1);
         log.log_val(0, 1);
@@ -61,9 +61,8 @@ TEST(MainLog, StartsAgainWhenItIsGone) {
     }
 }
 
-TEST(MainLog, HasNoValuesThatAreNotFinite) {
+TEST_F(Logs, HasNoValuesThatAreNotFinite) {
     const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
-    TemporaryFolder folder;
     MainLog log;
     log.open(folder.path, -1, true);
     for (const float value : bad) {
@@ -81,8 +80,7 @@ TEST(MainLog, HasNoValuesThatAreNotFinite) {
     EXPECT_EQ(norms, std::size(bad));
 }
 
-TEST(MainLog, ResumeKeepsEarlierSteps) {
-    TemporaryFolder folder;
+TEST_F(Logs, ResumeKeepsEarlierSteps) {
     MainLog log;
     log.open(folder.path, 5);  // nothing to keep yet
     for (int step = 0; step < 12; step++) log.log_train(step, {float(step)});
@@ -98,8 +96,7 @@ TEST(MainLog, ResumeKeepsEarlierSteps) {
     EXPECT_TRUE(without_seconds(text).ends_with("\n9,9,0,0,0,,,,S,0,\n10,,,,,,1,,S,0,\n"));
 }
 
-TEST(MainLog, TokensContinueOnResume) {
-    TemporaryFolder folder;
+TEST_F(Logs, TokensContinueOnResume) {
     MainLog log;
     log.tokens_per_step = 100;
     log.first_step = 10;
@@ -111,8 +108,7 @@ TEST(MainLog, TokensContinueOnResume) {
                     .ends_with("\n10,,,,,,1,,S,5000000000,\n11,1,0,0,0,,,,S,5000000200,\n"));
 }
 
-TEST(MainLog, SecondsContinueOnResume) {
-    TemporaryFolder folder;
+TEST_F(Logs, SecondsContinueOnResume) {
     MainLog log;
     for (const char* bits : {"", ",", ",1.25"}) {  // releases before had no bits per byte
         write_whole_file(folder / "metrics.csv",
@@ -127,7 +123,7 @@ TEST(MainLog, SecondsContinueOnResume) {
     EXPECT_TRUE(contains(read_whole_file(folder / "metrics.csv"), "\n4,,,,,,1,,0.0"));
 }
 
-TEST(MainLog, ResumeDropsDamagedLines) {
+TEST_F(Logs, ResumeDropsDamagedLines) {
     const std::string nul(1, '\0'), good = "s:3 tel:1.0\ns:4 trl:2.0\n";
     for (const std::string& broken :
          {std::string("\n"), "s:\n" + nul + nul, std::string("s:5\n"), std::string("s: 3 tel:1.0\n"),
@@ -141,7 +137,6 @@ TEST(MainLog, ResumeDropsDamagedLines) {
     EXPECT_EQ(lines_before("", "s:", ' ', 10), "");
     EXPECT_EQ(lines_before(good, "s:", ' ', 0), "");
 
-    TemporaryFolder folder;
     write_whole_file(folder / "main.log", {good, "s:5 trl:1"});
     write_whole_file(folder / "metrics.csv", {std::string(4096, '\0')});
     MainLog log;
@@ -155,9 +150,8 @@ TEST(MainLog, ResumeDropsDamagedLines) {
               "cannot read " + folder / "main.log" + ": it is a directory");
 }
 
-TEST(MainLog, ResumeLeavesFilesOfOthersAlone) {
+TEST_F(Logs, ResumeLeavesFilesOfOthersAlone) {
     for (const std::string name : {"main.log", "metrics.csv"}) {
-        TemporaryFolder folder;
         MainLog log;
         log.open(folder.path, -1);
         log.log_val(0, 1.0f);
@@ -178,8 +172,7 @@ TEST(MainLog, ResumeLeavesFilesOfOthersAlone) {
     }
 }
 
-TEST(MainLog, UnwritableDirectory) {
-    TemporaryFolder folder;
+TEST_F(Logs, UnwritableDirectory) {
     write_whole_file(folder / "file", {"x"});
     MainLog log;
     EXPECT_THROW(log.open(folder / "file", -1), Error);

@@ -187,7 +187,6 @@ TEST(Initialize, EqualsPyTorch) {
     }
     for (size_t i = 131 * 24; i < values[WTE].size(); i++) ASSERT_EQ(values[WTE][i], 0.0f);
     for (int i : {LN1W, LN2W, LNFW}) EXPECT_EQ(values[i], std::vector<float>(values[i].size(), 1.0f));
-    for (int i : {LN1B, QKVB, ATTPROJB, LN2B, FCB, FCPROJB, LNFB}) {
+    for (int i : {LN1B, QKVB, ATTPROJB, LN2B, FCB, FCPROJB, LNFB})
         EXPECT_EQ(values[i], std::vector<float>(values[i].size(), 0.0f));
-    }
 }

@@ -39,34 +39,32 @@ static std::vector<double> heights_of_ticks(const std::string& svg) {
     return heights;
 }
 
-TEST(Plot, DrawsOneRunAndSeveral) {
-    TemporaryFolder folder;
+using Plot = InFolder;
+
+TEST_F(Plot, DrawsOneRunAndSeveral) {
     write_run(folder / "a_1");
     write_run(folder / "it's b");
     std::filesystem::remove(folder / "it's b/metrics.csv");
-    const ProgramResult one = run_program({program, "--plot", folder / "a_1"});
-    EXPECT_EQ(one.status, 0) << one.err;
-    EXPECT_EQ(one.out, "plot: " + folder / "a_1/loss.svg" + "\n");
+    const std::string one = output_of(run_program({program, "--plot", folder / "a_1"}));
+    EXPECT_EQ(one, "plot: " + folder / "a_1/loss.svg" + "\n");
     const std::string svg = read_whole_file(folder / "a_1/loss.svg");
     for (const char* text : {"loss (nats per token)", "learning rate", "gradient norm", "tokens per second",
                              "validation", "best 2 at step 20"})
         EXPECT_TRUE(contains(svg, text));
     EXPECT_FALSE(contains(svg, "corpus entropy"));
-    const ProgramResult two = run_program({program, "--plot", folder / "a_1", folder / "it's b/"});
-    EXPECT_EQ(two.status, 0) << two.err;
+    const std::string two = output_of(run_program({program, "--plot", folder / "a_1", folder / "it's b/"}));
     const std::string both = read_whole_file(folder / "comparison.svg");
     EXPECT_TRUE(contains(both, ">it&#39;s b<"));
     EXPECT_EQ(read_whole_file(folder / "a_1/loss.svg"), svg);
     // a pattern also matches the picture
     const ProgramResult again =
         run_program({program, "--plot", folder / "a_1", folder / "comparison.svg", folder / "it's b/"});
-    EXPECT_EQ(again.out, two.out) << again.err;
+    EXPECT_EQ(again.out, two) << again.err;
     const ProgramResult none = run_program({program, "--plot", folder / "comparison.svg"});
     EXPECT_TRUE(contains(none.err, "--plot: name the folders of runs"));
 }
 
-TEST(Plot, OverTokensAndSeconds) {
-    TemporaryFolder folder;
+TEST_F(Plot, OverTokensAndSeconds) {
     write_whole_file(folder / "metrics.csv",
                      {"step,train_loss,learning_rate,norm,tokens_per_second,skipped,val_loss,hellaswag,"
                       "seconds,tokens\n0,4,0.1,1,100,,,,1.5,64\n1,3,0.1,1,100,,2.5,,2.5,128\n"});
@@ -81,20 +79,18 @@ TEST(Plot, OverTokensAndSeconds) {
 }
 
 // Folders that have no name of their own.
-TEST(Plot, OfTheFoldersAbove) {
-    TemporaryFolder folder;
+TEST_F(Plot, OfTheFoldersAbove) {
     std::filesystem::create_directory(folder / "run");
     std::filesystem::create_directory(folder / "run/below");
     write_run(folder / "run");
-    const ProgramResult drawn = run_program({"env", "-C", folder / "run/below", program, "--plot", ".."});
-    EXPECT_EQ(drawn.status, 0) << drawn.err;
-    EXPECT_TRUE(std::filesystem::exists(folder / "run/loss.svg")) << drawn.out;
+    const std::string drawn =
+        output_of(run_program({"env", "-C", folder / "run/below", program, "--plot", ".."}));
+    EXPECT_TRUE(std::filesystem::exists(folder / "run/loss.svg")) << drawn;
     EXPECT_FALSE(std::filesystem::exists(folder / "run/below/loss.svg"));
 }
 
 // Training and validation differ in colour, and validation is drawn last.
-TEST(Plot, ValidationIsAboveTraining) {
-    TemporaryFolder folder;
+TEST_F(Plot, ValidationIsAboveTraining) {
     write_run(folder / "a");
     const std::string svg = draw_runs({read_series(folder / "a")}, 1.25);
     const std::regex curve("<path d=\"M[^\"]*\" stroke=\"(#[0-9A-F]{6})\" stroke-width=\"2\"");
@@ -106,8 +102,7 @@ TEST(Plot, ValidationIsAboveTraining) {
 }
 
 // A foreign file can say anything of the data.
-TEST(Plot, AnEntropyThatNoTextHasIsNotDrawn) {
-    TemporaryFolder folder;
+TEST_F(Plot, AnEntropyThatNoTextHasIsNotDrawn) {
     write_run(folder / "a");
     write_whole_file(folder / "a/options.toml", {"val-data = '", folder / "a/x_val.bin", "'\n"});
     write_whole_file(folder / "a/x_val.bin", {""});
@@ -120,7 +115,7 @@ TEST(Plot, AnEntropyThatNoTextHasIsNotDrawn) {
 }
 
 // Only the lowest panel has labels at its steps, and labels beside an axis do not overlap.
-TEST(Plot, TicksFit) {
+TEST_F(Plot, TicksFit) {
     for (double last : {0.2, 2.0, 2.9, 9.0})
         for (double scale : {1e-3, 1.0, 7e4}) {
             RunSeries run;
@@ -137,7 +132,7 @@ TEST(Plot, TicksFit) {
 }
 
 // The best step's label stays inside the picture, wherever it is; a long run makes no large file.
-TEST(Plot, ALongRunStaysSmall) {
+TEST_F(Plot, ALongRunStaysSmall) {
     RunSeries run;
     for (int step = 0; step < 100000; step++) run.training.push_back({step, 2 + step % 7});
     for (int step : {0, 100000}) run.validation.push_back({step, 3 - 1e-5 * step});
@@ -148,8 +143,7 @@ TEST(Plot, ALongRunStaysSmall) {
 }
 
 // Lines damaged by a crash or an editor are skipped.
-TEST(Plot, DamagedLinesAreSkipped) {
-    TemporaryFolder folder;
+TEST_F(Plot, DamagedLinesAreSkipped) {
     write_run(folder / "a");
     write_run(folder / "b");
     std::filesystem::remove(folder / "b/metrics.csv");
@@ -170,7 +164,7 @@ TEST(Plot, DamagedLinesAreSkipped) {
     EXPECT_EQ(none.err, "train_gpt2: the logs in " + folder / "a" + " contain no losses\n");
 }
 
-TEST(Plot, NamesAreTheShortestThatDiffer) {
+TEST_F(Plot, NamesAreTheShortestThatDiffer) {
     using Names = Words;
     EXPECT_EQ(distinct_names({"seed1/run", "seed2/run/"}), (Names{"seed1/run", "seed2/run"}));
     EXPECT_EQ(distinct_names({"a/b", "a/c", "/x/a/b"}), (Names{"a/b", "c", "x/a/b"}));
@@ -191,15 +185,13 @@ static std::string run_of_five_steps(const TemporaryFolder& folder, const std::s
     return folder / name;
 }
 
-TEST(Plot, ManyRunsSideBySide) {
-    TemporaryFolder folder;
+TEST_F(Plot, ManyRunsSideBySide) {
     for (int runs : {2, 6, 9, 16}) {
         Words words = {program, "--plot"};
         for (int i = 0; i < runs; i++)
             words.push_back(run_of_five_steps(folder, "seed" + std::to_string(i) + "/run", 0.5));
-        const ProgramResult drawn = run_program(words);
-        ASSERT_EQ(drawn.status, 0) << drawn.err;
-        EXPECT_EQ(count(drawn.out, "seed[0-9]+/run +1[.]8333 +0[.]9167 +5 +[0-9.]+\n"), runs) << drawn.out;
+        const std::string drawn = output_of(run_program(words));
+        EXPECT_EQ(count(drawn, "seed[0-9]+/run +1[.]8333 +0[.]9167 +5 +[0-9.]+\n"), runs) << drawn;
         const std::string svg = read_whole_file(folder / "seed0/comparison.svg");
         const std::vector<SvgText> texts = texts_of(svg);
         for (const SvgText& text : texts) {
@@ -218,7 +210,7 @@ TEST(Plot, ManyRunsSideBySide) {
 }
 
 // Whatever a damaged log says: what is drawn is a picture of numbers, and stays inside it.
-TEST(Plot, ExtremeValuesStayInThePicture) {
+TEST_F(Plot, ExtremeValuesStayInThePicture) {
     const char* numbers[] = {"1e29", "-1e29", "1e-29", "0", "nan", "3"};
     std::vector<RunSeries> runs;
     for (const std::string loss : numbers)
@@ -237,8 +229,7 @@ TEST(Plot, ExtremeValuesStayInThePicture) {
 }
 
 // The text is above the curves' panel; only a ring marks the step.
-TEST(Plot, TheBestLossOfAShortRunIsNotOnItsCurve) {
-    TemporaryFolder folder;
+TEST_F(Plot, TheBestLossOfAShortRunIsNotOnItsCurve) {
     const std::string svg = draw_runs({read_series(run_of_five_steps(folder, "a", 0.5))}, std::nullopt);
     const std::vector<SvgText> texts = texts_of(svg);
     EXPECT_LT(text_named(texts, "best 1.833 at step 5 (0.9167 bits per byte)").y,
@@ -247,8 +238,7 @@ TEST(Plot, TheBestLossOfAShortRunIsNotOnItsCurve) {
     EXPECT_EQ(count(svg, "<circle[^>]*r=\"5.5\""), 2);
 }
 
-TEST(Plot, UnlikeTokenizersCompareInBitsPerByte) {
-    TemporaryFolder folder;
+TEST_F(Plot, UnlikeTokenizersCompareInBitsPerByte) {
     const std::string a = run_of_five_steps(folder, "a", 0.5), b = run_of_five_steps(folder, "b", 1.25),
                       c = run_of_five_steps(folder, "c", 0.5), d = run_of_five_steps(folder, "d", 0);
     const auto titles = [&](const Words& runs) {
@@ -268,8 +258,7 @@ TEST(Plot, UnlikeTokenizersCompareInBitsPerByte) {
     EXPECT_EQ(count(run_program({program, "--plot", d, d}).out, "note"), 0);
 }
 
-TEST(Plot, ReplacesOnlyItsOwnPicture) {
-    TemporaryFolder folder;
+TEST_F(Plot, ReplacesOnlyItsOwnPicture) {
     write_run(folder / "a");
     write_whole_file(folder / "a/loss.svg", {"<svg>mine</svg>"});
     expect_refusal(run_program({program, "--plot", folder / "a"}));

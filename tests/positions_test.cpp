@@ -69,9 +69,8 @@ TEST_F(Positions, TextsStayBelowThem) {
     train(args("-e custom:layers=1,heads=2,channels=16,vocab=257,max_seq_len=40 -t 8 -x 2 -o", in("run")));
     run_program({program, "-e", in("run"), "--export", "hf", in("hf")});
     const Words much = {"-n", "60", "--temperature", "0", "--tokenizer", "bytes", "abc"};
-    const ProgramResult text = use("generate", in("run"), much);
-    ASSERT_EQ(text.status, 0) << text.err;
-    EXPECT_EQ(text.out, use("generate", in("hf"), much).out);
+    const std::string text = output_of(use("generate", in("run"), much));
+    EXPECT_EQ(text, use("generate", in("hf"), much).out);
 }
 
 TEST_F(Positions, LongerSequencesExtendThemShorterOnesDoNotShrinkThem) {

@@ -303,9 +303,7 @@ TEST(Report, ErrorMessages) {
         {"--colour", {"--colour"}},
         {"no device 'cuda'", {"--device", "cuda", "--out", out}},
     };
-    for (const auto& [says, arguments] : cases) {
-        expect_refusal(run_program(with({program}, arguments)), says);
-    }
+    for (const auto& [says, arguments] : cases) expect_refusal(run_program(with({program}, arguments)), says);
     EXPECT_FALSE(std::filesystem::exists(out));
     EXPECT_FALSE(std::filesystem::exists(folder / "other.html"));
 }

@@ -183,12 +183,11 @@ TEST(ResumeOptions, TheCheckpointHoldsThem) {
     delete_checkpoint(a, 8);
     const std::string text = read_whole_file(toml), log = read_whole_file(a + "/main.log");
     auto again = [&] {
-        const ProgramResult result = resume(a);
-        EXPECT_EQ(result.status, 0) << result.err;
+        const std::string result = output_of(resume(a));
         EXPECT_EQ(list_checkpoints(a), (Steps{8, 4}));
         const std::string new_log = read_whole_file(a + "/main.log");
         delete_checkpoint(a, 8);
-        std::pair<std::string, std::string> found = {result.out, new_log};
+        std::pair<std::string, std::string> found = {result, new_log};
         return found;
     };
     // a lost line, lost lines, a lost file: the run's values
@@ -263,8 +262,9 @@ TEST(FileWriter, WritesPiecesOfAllSizes) {
     EXPECT_TRUE(read_whole_file(folder / "x") == all);
 }
 
-TEST(ReadWholeFile, AcceptsFilesUpToTheLimit) {
-    TemporaryFolder folder;
+using ReadWholeFile = InFolder;
+
+TEST_F(ReadWholeFile, AcceptsFilesUpToTheLimit) {
     write_whole_file(folder / "a", {"12345"});
     EXPECT_EQ(read_whole_file(folder / "a", 5), "12345");
     const std::string message = message_of([&] { read_whole_file(folder / "a", 4); });
@@ -272,8 +272,7 @@ TEST(ReadWholeFile, AcceptsFilesUpToTheLimit) {
 }
 
 // A pipe in the place of a file is an error at once; opening it would wait for another program.
-TEST(ReadWholeFile, DoesNotWaitForAPipe) {
-    TemporaryFolder folder;
+TEST_F(ReadWholeFile, DoesNotWaitForAPipe) {
     const std::string pipe = folder / "options.toml";
     ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
     const std::string message = message_of([&] { read_whole_file(pipe); });

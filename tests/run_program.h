@@ -81,6 +81,12 @@ void expect_ok(const ProgramResult& result, const Parts&... parts) {
     for (const std::string& part : Words{parts...}) EXPECT_TRUE(contains(result.out, part));
 }
 
+// What a program printed that succeeded.
+inline std::string output_of(const ProgramResult& result) {
+    EXPECT_EQ(result.status, 0) << result.out << result.err;
+    return result.out;
+}
+
 // One line, which contains the parts.
 template <class... Parts>
 void expect_refusal(const ProgramResult& result, const Parts&... parts) {
@@ -189,6 +195,11 @@ struct TemporaryFolder {
     TemporaryFolder(const TemporaryFolder&) = delete;
     TemporaryFolder& operator=(const TemporaryFolder&) = delete;
     std::string operator/(const std::string& name) const { return path + "/" + name; }
+};
+
+// A fixture: tests of one folder each.
+struct InFolder : testing::Test {
+    TemporaryFolder folder;
 };
 
 inline void copy_folder(const std::string& from, const std::string& to) {

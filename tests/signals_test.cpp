@@ -98,9 +98,10 @@ static void expect_stopped(Process& stopped, int number, const std::string& name
     EXPECT_EQ(count_lines(err), 1) << err;
 }
 
+using Interrupts = InFolder;
+
 // prepare_data is in the middle of its work while the pipe that it reads is open.
-TEST(Interrupts, RemoveShardsThatAreNotComplete) {
-    const TemporaryFolder folder;
+TEST_F(Interrupts, RemoveShardsThatAreNotComplete) {
     std::string text = "some text";
     const std::string made = folder / "data", small = folder / "small.txt";
     write_whole_file(small, {text});
@@ -131,8 +132,7 @@ TEST(Interrupts, RemoveShardsThatAreNotComplete) {
     }
 }
 
-TEST(Interrupts, RemoveACorpusThatIsNotComplete) {
-    const TemporaryFolder folder;
+TEST_F(Interrupts, RemoveACorpusThatIsNotComplete) {
     Process corpus({BINARY_DIR "/make_corpus", "--out", folder / "a.txt", "--bytes", "1000000000000"});
     wait_for(temporary_of(folder / "a.txt"));
     corpus.send(SIGTERM);

@@ -26,8 +26,10 @@ static ProgramResult check(const std::string& device, const std::string& model, 
 
 static const char* const precisions[] = {"fp32", "bf16", "fp16"};
 
+using test_gpt2 = InFolder;
+
 // Concurrent kernels are also started last to first: none may need what another one writes.
-TEST(test_gpt2, passes_on_the_reference_that_comes_with_the_source) {
+TEST_F(test_gpt2, passes_on_the_reference_that_comes_with_the_source) {
     for (const char* reversed : {"0", "1"})
         for (const std::string& device : devices())
             for (const std::string precision : precisions) {
@@ -52,9 +54,8 @@ TEST_P(SharedReference, Passes) {
     for (const std::string& device : devices())
         for (const std::string precision : precisions) {
             if (device != "cpu" && name == "even64" && precision == "bf16") continue;
-            const ProgramResult result =
-                check(device, base + ".bin", base + "_debug_state_f64.bin", base + "_losses.txt", precision);
-            EXPECT_EQ(result.status, 0) << name << " on " << device << "\n" << result.out << result.err;
+            expect_ok(
+                check(device, base + ".bin", base + "_debug_state_f64.bin", base + "_losses.txt", precision));
         }
 }
 
@@ -68,14 +69,12 @@ static std::string changed_state(const TemporaryFolder& folder, size_t floats_fr
     return folder / "state.bin";
 }
 
-TEST(test_gpt2, fails_if_a_value_is_wrong) {
-    TemporaryFolder folder;
+TEST_F(test_gpt2, fails_if_a_value_is_wrong) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
-    for (float value : {1.0f, nan, std::numeric_limits<float>::infinity()}) {  // the last gradient
-        const ProgramResult result =
-            check("cpu", reference + ".bin", changed_state(folder, 1, value), reference + "_losses.txt");
-        EXPECT_EQ(result.status, 1) << value << "\n" << result.out;
-    }
+    for (float value : {1.0f, nan, std::numeric_limits<float>::infinity()})  // the last gradient
+        EXPECT_EQ(check("cpu", reference + ".bin", changed_state(folder, 1, value), reference + "_losses.txt")
+                      .status,
+                  1);
     std::string losses = read_whole_file(reference + "_losses.txt");
     const size_t last_space = losses.find_last_of(' ');
     losses.replace(last_space + 1, 3, "1.2");
@@ -86,8 +85,7 @@ TEST(test_gpt2, fails_if_a_value_is_wrong) {
 
 // Errors as large as the rounding of one type must fail in a more precise type: weights rounded to bf16 fail
 // in fp16 and fp32. A slightly wrong loss fails in bf16.
-TEST(test_gpt2, has_limits_of_its_own_for_each_precision) {
-    TemporaryFolder folder;
+TEST_F(test_gpt2, has_limits_of_its_own_for_each_precision) {
     std::string model = read_whole_file(reference + ".bin");
     for (size_t i = 1024; i < model.size(); i += 4) {  // rounds all weights down to bf16
         model[i] = 0;
@@ -104,8 +102,7 @@ TEST(test_gpt2, has_limits_of_its_own_for_each_precision) {
     EXPECT_EQ(check("cpu", reference + ".bin", state, folder / "losses.txt", "bf16").status, 1);
 }
 
-TEST(test_gpt2, bad_input_gives_one_line_and_status_1) {
-    TemporaryFolder folder;
+TEST_F(test_gpt2, bad_input_gives_one_line_and_status_1) {
     const std::string state = read_whole_file(reference + "_debug_state.bin");
     write_whole_file(folder / "truncated.bin", {state.substr(0, state.size() - 4)});
     write_whole_file(folder / "trailing.bin", {state, "1234"});

@@ -60,6 +60,10 @@ struct Data : TemporaryFolder {
     }
 };
 
+struct WithData : testing::Test {
+    Data data;
+};
+
 inline ProgramResult resume(const std::string& folder, const Words& options = {}) {
     return run_program(with({program, "-y", "1", "-o", folder}, options));
 }

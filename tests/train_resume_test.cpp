@@ -42,8 +42,9 @@ static std::string last_sample(const std::string& out) {
     return at == std::string::npos ? "" : out.substr(at, end - at);
 }
 
-TEST(Resume, IsBitIdentical) {
-    Data data;
+using Resume = WithData;
+
+TEST_F(Resume, IsBitIdentical) {
     struct Case {
         const char* what;
         Words options;
@@ -65,17 +66,16 @@ TEST(Resume, IsBitIdentical) {
         for (const Case& c : cases) {
             if (where != "cpu" && !c.on_device) continue;
             SCOPED_TRACE(std::string(c.what) + " on " + where);
-            const ProgramResult whole = data.run(with(with(twelve, {"--device", where, "-o", a}), c.options));
-            expect_ok(whole);
+            const std::string whole =
+                output_of(data.run(with(with(twelve, {"--device", where, "-o", a}), c.options)));
             for (int step : {4, 8}) {
                 copy_folder(a, b);
                 cut_after(b, step);
-                const ProgramResult rest = resume(b);  // without other options: they are in the folder
-                expect_ok(rest);
+                const std::string rest = output_of(resume(b));
                 expect_same_run(a, b, 12);
-                EXPECT_NE(last_sample(whole.out), "");
-                EXPECT_EQ(last_sample(rest.out), last_sample(whole.out));
-                EXPECT_EQ(printed_losses(rest.out).size(), size_t(12 - step));
+                EXPECT_NE(last_sample(whole), "");
+                EXPECT_EQ(last_sample(rest), last_sample(whole));
+                EXPECT_EQ(printed_losses(rest).size(), size_t(12 - step));
                 if (where != "cpu") break;
             }
             std::filesystem::remove_all(a);
@@ -83,13 +83,11 @@ TEST(Resume, IsBitIdentical) {
 }
 
 // The loss scale of fp16 starts too large here, so that it changes within the first steps.
-TEST(Resume, KeepsTheLossScale) {
-    Data data;
+TEST_F(Resume, KeepsTheLossScale) {
     const std::string a = data / "a", b = data / "b";
     const Words options = words_of("-b 1 -t 1 -x 20 -n 1 -s 0 -v 0 -l 0.01 --device cpu --precision fp16");
-    const ProgramResult whole = data.run(with(options, {"-o", a}));
-    expect_ok(whole);
-    ASSERT_TRUE(contains(whole.out, "the update was skipped"));
+    const std::string whole = output_of(data.run(with(options, {"-o", a})));
+    ASSERT_TRUE(contains(whole, "the update was skipped"));
     for (int step : {1, 2, 3, 4, 7}) {
         copy_folder(a, b);
         cut_after(b, step);
@@ -98,8 +96,7 @@ TEST(Resume, KeepsTheLossScale) {
     }
 }
 
-TEST(Resume, ASignalWithoutAFolderSavesNothing) {
-    Data data;
+TEST_F(Resume, ASignalWithoutAFolderSavesNothing) {
     const ProgramResult unsaved = run_program(
         {program, "-i", data.train, "-e", tiny, "-b", "3", "-t", "17", "-x", "100000", "--device", "cpu"},
         {SIGINT, "step    3/", 0});
@@ -108,8 +105,7 @@ TEST(Resume, ASignalWithoutAFolderSavesNothing) {
 }
 
 // If the newest checkpoint is damaged, a line names it and the run resumes from the one before.
-TEST(Resume, SkipsABrokenCheckpoint) {
-    Data data;
+TEST_F(Resume, SkipsABrokenCheckpoint) {
     const std::string a = data / "a", b = data / "b";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
     auto flip = [](const std::string& path, double where) {  // one bit
@@ -138,11 +134,7 @@ TEST(Resume, SkipsABrokenCheckpoint) {
         copy_folder(a, b);
         cut_after(b, 8);
         damage.make();
-        const ProgramResult result = resume(b);
-        expect_ok(result);
-        EXPECT_TRUE(contains(result.out, "checkpoint of step 8 is broken"));
-        EXPECT_TRUE(contains(result.out, damage.names));
-        EXPECT_TRUE(contains(result.out, "at step 4"));
+        expect_ok(resume(b), "checkpoint of step 8 is broken", damage.names, "at step 4");
         expect_same_run(a, b, 12);
     }
     copy_folder(a, b);
@@ -152,14 +144,10 @@ TEST(Resume, SkipsABrokenCheckpoint) {
     EXPECT_TRUE(std::filesystem::exists(optimizer_path(b, 4)));  // nothing was overwritten
 }
 
-TEST(Resume, StartsWithoutACheckpointAndStopsAfterTheLastStep) {
-    Data data;
+TEST_F(Resume, StartsWithoutACheckpointAndStopsAfterTheLastStep) {
     const std::string a = data / "a", b = data / "b";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
-    const ProgramResult fresh =
-        data.run(with(twelve, {"--device", "cpu", "-o", b, "-y", "1"}));  // as llm.c's scripts do
-    expect_ok(fresh);
-    EXPECT_TRUE(contains(fresh.out, "starts at step 0"));
+    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", b, "-y", "1"})), "starts at step 0");
     expect_same_run(a, b, 12);
     const ProgramResult done = resume(b);
     expect_ok(done);
@@ -170,8 +158,7 @@ TEST(Resume, StartsWithoutACheckpointAndStopsAfterTheLastStep) {
 }
 
 // Models and logs that no complete checkpoint explains are not overwritten.
-TEST(Resume, AStartThatWouldDestroyIsRefused) {
-    Data data;
+TEST_F(Resume, AStartThatWouldDestroyIsRefused) {
     const std::string a = data / "a", b = data / "b", earlier = b + "/earlier_1";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
     const auto without = [&](const Words& starts) {
@@ -207,31 +194,25 @@ TEST(Resume, AStartThatWouldDestroyIsRefused) {
     }
 }
 
-TEST(Resume, NeedsOnlyLlmcsFiles) {
-    Data data;
+TEST_F(Resume, NeedsOnlyLlmcsFiles) {
     const std::string a = data / "a", b = data / "b";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
     copy_folder(a, b);
     cut_after(b, 8);
     for (int step : {4, 8}) std::filesystem::remove(run_path(b, step));
     std::filesystem::remove(options_path(b));
-    const ProgramResult result = data.run(with(twelve, {"--device", "cpu", "-o", b, "-y", "1", "-s", "0"}));
-    expect_ok(result);
-    EXPECT_TRUE(contains(result.out, "llm.c's files alone"));
+    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", b, "-y", "1", "-s", "0"})),
+              "llm.c's files alone");
     for (auto path : {model_path, optimizer_path})
         EXPECT_TRUE(read_whole_file(path(a, 12)) == read_whole_file(path(b, 12)));
 }
 
-TEST(Resume, MovesAnEarlierRunAside) {
-    Data data;
+TEST_F(Resume, MovesAnEarlierRunAside) {
     const std::string a = data / "a", earlier = a + "/earlier_1";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
     const std::string log = read_whole_file(a + "/main.log");
     std::ofstream(a + "/mine.txt") << "mine";
-    const ProgramResult second =
-        data.run({"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "-o", a});
-    expect_ok(second);
-    EXPECT_TRUE(contains(second.out, earlier));
+    expect_ok(data.run({"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "-o", a}), earlier);
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{2}));
     EXPECT_EQ(list_checkpoints(earlier), (std::vector<int>{12, 8, 4}));
     EXPECT_EQ(read_whole_file(earlier + "/main.log"), log);
@@ -244,8 +225,7 @@ TEST(Resume, MovesAnEarlierRunAside) {
     EXPECT_FALSE(std::filesystem::exists(a + "/earlier_3"));
 }
 
-TEST(Resume, TwoProgramsDoNotShareAFolder) {
-    Data data;
+TEST_F(Resume, TwoProgramsDoNotShareAFolder) {
     const std::string a = data / "a";
     {
         RunFolder held;  // like another program's
@@ -260,8 +240,7 @@ TEST(Resume, TwoProgramsDoNotShareAFolder) {
 }
 
 // A resumed run accepts these changes of options.
-TEST(Resume, AcceptsTheseChanges) {
-    Data data;
+TEST_F(Resume, AcceptsTheseChanges) {
     const std::string a = data / "a", b = data / "b";
     const Words bf16 = {"--precision", "bf16"};
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a, "--precision", "bf16"})));
@@ -274,19 +253,17 @@ TEST(Resume, AcceptsTheseChanges) {
         SCOPED_TRACE(change[0] + " " + change[1]);
         copy_folder(a, b);
         cut_after(b, 8);
-        const ProgramResult result = resume(b, change);
-        expect_ok(result);
-        const std::vector<double> losses = printed_losses(result.out), before = data.losses(a);
+        const std::string result = output_of(resume(b, change));
+        const std::vector<double> losses = printed_losses(result), before = data.losses(a);
         ASSERT_GE(losses.size(), 4u);
         EXPECT_NEAR(losses[0], before[8], 0.1);  // it continues at the same loss
-        EXPECT_TRUE(contains(result.out, ", and was "));
+        EXPECT_TRUE(contains(result, ", and was "));
     }
 }
 
 // A change of precision loses nothing that it can keep: 16 bits with master weights become fp32 without
 // rounding.
-TEST(Resume, AnotherPrecisionStartsFromTheUnroundedWeights) {
-    Data data;
+TEST_F(Resume, AnotherPrecisionStartsFromTheUnroundedWeights) {
     const std::string a = data / "a", b = data / "b";
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a, "--precision", "bf16", "-x", "4"})));
     std::vector<float> master, weights;
@@ -310,8 +287,7 @@ TEST(Resume, AnotherPrecisionStartsFromTheUnroundedWeights) {
         ASSERT_NEAR(weights[i], master[i], 1e-3 * std::abs(master[i]) + 1e-7);
 }
 
-TEST(Resume, RefusesTheseChanges) {
-    Data data;
+TEST_F(Resume, RefusesTheseChanges) {
     const std::string a = data / "a";
     write_tokens(data / "other.bin", 3000, 67);
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
@@ -329,8 +305,7 @@ TEST(Resume, RefusesTheseChanges) {
 }
 
 // Of as many tokens: the one that is being read is missed, the other is not.
-TEST(Resume, SwappedShardsAreNoted) {
-    Data data;
+TEST_F(Resume, SwappedShardsAreNoted) {
     const std::string a = data / "a", folder = data / "shards/";
     std::filesystem::create_directory(folder);
     for (const char* name : {"x.bin", "y.bin"}) write_tokens(folder + name, 3000, 67);
@@ -350,8 +325,7 @@ TEST(Resume, SwappedShardsAreNoted) {
     EXPECT_EQ(refused, 1);
 }
 
-TEST(Resume, AcceptsMoreShards) {
-    Data data;
+TEST_F(Resume, AcceptsMoreShards) {
     const std::string a = data / "a";
     std::filesystem::create_directory(data / "shards");
     std::filesystem::rename(data.train, data / "shards/b.bin");

@@ -45,9 +45,10 @@ static std::pair<std::set<int>, size_t> letters_of(const std::string& pattern) {
     return {letters, count};
 }
 
+using TwoPrograms = InFolder;
+
 // Whoever wins, the shards are those of one text.
-TEST(TwoPrograms, ShardsOfTwoNeverMix) {
-    TemporaryFolder folder;
+TEST_F(TwoPrograms, ShardsOfTwoNeverMix) {
     const std::string texts[] = {write_text(folder, 'a', 60000), write_text(folder, 'b', 40000)};
     for (int round = 0; round < 5; round++) {
         ProgramResult results[2];
@@ -63,8 +64,7 @@ TEST(TwoPrograms, ShardsOfTwoNeverMix) {
 
 // On a disk that is full after so many kilobytes, and when it is killed, the earlier shards stay whole, or
 // are refused.
-TEST(TwoPrograms, APreparationThatFailsLeavesTheEarlierShards) {
-    TemporaryFolder folder;
+TEST_F(TwoPrograms, APreparationThatFailsLeavesTheEarlierShards) {
     const std::string a = write_text(folder, 'a', 3500), b = write_text(folder, 'b', 9500);
     expect_ok(run_program(prepare(folder, a)));
     const Words before = names_in(folder / "data");
@@ -95,8 +95,7 @@ TEST(TwoPrograms, APreparationThatFailsLeavesTheEarlierShards) {
             }
 }
 
-TEST(TwoPrograms, TrainingRefusesShardsThatAreNotListed) {
-    TemporaryFolder folder;
+TEST_F(TwoPrograms, TrainingRefusesShardsThatAreNotListed) {
     expect_ok(run_program(prepare(folder, write_text(folder, 'a', 3500))));
     const std::string pattern = folder / "data/x_train*.bin", one = folder / "data/x_train_000001.bin",
                       saved = folder / "saved";
@@ -108,12 +107,11 @@ TEST(TwoPrograms, TrainingRefusesShardsThatAreNotListed) {
     const auto expect_refused = [&](const char* says) {
         const std::string message = message_of([&] { open_token_shards(pattern); });
         EXPECT_TRUE(contains(message, says));
-        for (const char* program : {BINARY_DIR "/train_gpt2", BINARY_DIR "/eval"}) {
+        for (const char* program : {BINARY_DIR "/train_gpt2", BINARY_DIR "/eval"})
             expect_refusal(run_program({program, "-i", pattern, "-e",
                                         "custom:layers=1,heads=1,channels=16,max_seq_len=16,vocab=257",
                                         "--device", "cpu", "-b", "1", "-t", "16"}),
                            says);
-        }
     };
     std::vector<uint16_t> tokens(1000, 'b');
     write_token_shard(one, tokens.data(), tokens.size());  // of the same size
@@ -139,8 +137,7 @@ TEST(TwoPrograms, TrainingRefusesShardsThatAreNotListed) {
 }
 
 // Each output, while another program holds its lock.
-TEST(TwoPrograms, OnlyOneWritesAnOutput) {
-    TemporaryFolder folder;
+TEST_F(TwoPrograms, OnlyOneWritesAnOutput) {
     for (const char* name : {"data", "hf"}) create_folders(folder / name);
     const std::string shape = "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257";
     const Words corpus = {BINARY_DIR "/make_corpus", "--stories", "2", "--out", folder / "c.txt"};

@@ -36,8 +36,9 @@ static void write_victim(const std::string& folder, const std::string& run) {
     }
 }
 
-TEST(UntrustedFolder, FilesThatAreLinksAreReplacedAndNotFollowed) {
-    Data data;
+using UntrustedFolder = WithData;
+
+TEST_F(UntrustedFolder, FilesThatAreLinksAreReplacedAndNotFollowed) {
     expect_ok(train(data, data / "first"));
     write_victim(data / "victim", data / "first");
     const auto before = content_of(data / "victim");
@@ -54,8 +55,7 @@ TEST(UntrustedFolder, FilesThatAreLinksAreReplacedAndNotFollowed) {
     }
 }
 
-TEST(UntrustedFolder, FoldersThatAreLinksAreRefused) {
-    Data data;
+TEST_F(UntrustedFolder, FoldersThatAreLinksAreRefused) {
     expect_ok(train(data, data / "first"));
     write_victim(data / "victim", data / "first");
     const auto before = content_of(data / "victim");
@@ -74,8 +74,7 @@ TEST(UntrustedFolder, FoldersThatAreLinksAreRefused) {
 }
 
 // The folder of a run's tokens, and the one of an earlier run's.
-TEST(UntrustedFolder, FoldersOfTokensThatAreLinksAreRefused) {
-    Data data;
+TEST_F(UntrustedFolder, FoldersOfTokensThatAreLinksAreRefused) {
     std::string text;
     for (int i = 0; i < 1000; i++) text += "some words of a text, " + std::to_string(i) + "\n\n";
     write_whole_file(data / "a.txt", {text});
@@ -104,8 +103,7 @@ TEST(UntrustedFolder, FoldersOfTokensThatAreLinksAreRefused) {
     }
 }
 
-TEST(UntrustedFolder, AnEarlierRunMovesBesideALink) {
-    Data data;
+TEST_F(UntrustedFolder, AnEarlierRunMovesBesideALink) {
     const std::string run = data / "run";
     expect_ok(train(data, run));
     fs::create_directory(data / "victim");
@@ -117,8 +115,7 @@ TEST(UntrustedFolder, AnEarlierRunMovesBesideALink) {
     EXPECT_FALSE(fs::exists(data / "missing"));
 }
 
-TEST(UntrustedFolder, AMarkerNamesAnEarlierRunAndNothingElse) {
-    Data data;
+TEST_F(UntrustedFolder, AMarkerNamesAnEarlierRunAndNothingElse) {
     const std::string run = data / "run";
     fs::create_directory(run);
     for (const std::string name : {"..", "../victim", "earlier_1/..", "earlier_", "earlier_0", "earlier_1\n",
