@@ -11,7 +11,7 @@ mkdir -p $out/include
 tests=("$@")
 [ $# -gt 0 ] || tests=(adamw_test attention_test classifier_test peak_cpu_test dropout_test encoder_test
   gelu_test global_norm_test gradient_sum_test layernorm_test matmul_cpu_test muon_test decode_linear_test
-  random_test real_test residual_test)
+  random_test real_test)
 fail() {
   echo "dev/test_aarch64.sh: $1" >&2
   exit 1

@@ -56,31 +56,26 @@ struct ChatRun : testing::Test {
 };
 
 TEST_F(ChatRun, FromJsonlToAnAnswer) {
-    const ProgramResult trained = train("300", {});
-    ASSERT_EQ(trained.status, 0) << trained.err << trained.out;
-    EXPECT_TRUE(
-        contains(trained.out, "<|endoftext|>### Question\nSay even 0.\n\n### Answer\n[even<|endoftext|>]\n"));
-    EXPECT_TRUE(contains(trained.out, "--chat answers questions"));
+    expect_ok(train("300", {}), "<|endoftext|>### Question\nSay even 0.\n\n### Answer\n[even<|endoftext|>]\n",
+              "--chat answers questions");
     int right = 0;  // of ten questions, of which one is for validation
     for (int i = 0; i < 10; i++) {
         const std::string word = i % 2 ? "odd" : "even";
         right += answer({"--question", "Say " + word + " " + std::to_string(i) + "."}).out == word + "\n";
     }
     EXPECT_GE(right, 9);
-    const ProgramResult talk =
+    const std::string talk = output_of(
         run_with_input({bin("generate"), "-e", run, "--device", "cpu", "--temperature", "0", "--chat"},
-                       "Say odd 3.\n\nSay even 8.\n");
-    EXPECT_EQ(talk.status, 0) << talk.err;
-    EXPECT_EQ(count_lines(talk.out), 2);
+                       "Say odd 3.\n\nSay even 8.\n"));
+    EXPECT_EQ(count_lines(talk), 2);
     // the loss of answers, of the file and of the shards
-    const ProgramResult score = run_program({bin("eval"), "-e", run, "--device", "cpu", "--text", chat});
-    EXPECT_EQ(score.status, 0) << score.err;
-    EXPECT_TRUE(score.out.starts_with("tokens 1350 |")) << score.out;  // 150 times odd, even, end-of-text
-    EXPECT_LT(loss_of(score.out), 0.5);
+    const std::string score =
+        output_of(run_program({bin("eval"), "-e", run, "--device", "cpu", "--text", chat}));
+    EXPECT_TRUE(score.starts_with("tokens 1350 |")) << score;  // 150 times odd, even, end-of-text
+    EXPECT_LT(loss_of(score), 0.5);
     int exact = 0;
-    sscanf(score.out.c_str() + std::min(score.out.size(), score.out.find("exact")), "exact answers: %d/300",
-           &exact);
-    EXPECT_GE(exact, 270) << score.out;
+    sscanf(score.c_str() + std::min(score.size(), score.find("exact")), "exact answers: %d/300", &exact);
+    EXPECT_GE(exact, 270) << score;
     const ProgramResult shards =
         run_program({bin("eval"), "-e", run, "--device", "cpu", "-i", run + "/tokens/text_val.bin"});
     EXPECT_TRUE(contains(shards.out, "exact answers: ") && contains(shards.out, "/20 = ")) << shards.out;
@@ -134,18 +129,15 @@ TEST_F(ChatRun, AnotherModelsTemplate) {
         return run_program(
             {bin("train_gpt2"), "-e", hf, "--text", chat, "-o", tuned, "--device", "cpu", "-x", "1"});
     };
-    const ProgramResult refused = finetune("{% for m in messages %}{{ strftime_now('%d') }}{% endfor %}");
-    EXPECT_EQ(refused.status, 1);
-    EXPECT_TRUE(
-        contains(refused.err, "'strftime_now(' is not understood; name a simple one with --template"));
+    expect_refusal(finetune("{% for m in messages %}{{ strftime_now('%d') }}{% endfor %}"),
+                   "'strftime_now(' is not understood; name a simple one with --template");
     EXPECT_FALSE(file_exists(tuned));
     const nlohmann::json reference = read_json_object(SOURCE_DIR "/tests/reference/chat_templates.json");
     const std::string chatml = reference["templates"]["ChatML"];
-    const ProgramResult trained = finetune(chatml);
-    EXPECT_EQ(trained.status, 0) << trained.err;
-    EXPECT_TRUE(contains(trained.out,
-                         "<|im_start|>user\nSay even 0.<|im_end|>\n<|im_start|>assistant\n[even<|im_end|>"));
-    EXPECT_FALSE(contains(trained.out, "are cut"));
+    const std::string trained = output_of(finetune(chatml));
+    EXPECT_TRUE(
+        contains(trained, "<|im_start|>user\nSay even 0.<|im_end|>\n<|im_start|>assistant\n[even<|im_end|>"));
+    EXPECT_FALSE(contains(trained, "are cut"));
     expect_ok(run_program({bin("train_gpt2"), "-e", tuned, "--export", "hf", folder / "again"}));
     EXPECT_EQ(read_json_object(folder / "again/tokenizer_config.json")["chat_template"], chatml);
 }
@@ -158,7 +150,7 @@ TEST_F(ChatRun, TransformersMakesTheSameTokens) {
         GTEST_SKIP() << python << " has no transformers library; LLMC_TEST_PYTHON names another Python";
     expect_ok(train("2", {"--tokenizer", "bpe:300"}));
     expect_ok(run_program({bin("train_gpt2"), "-e", run, "--export", "hf", folder / "hf"}));
-    const ProgramResult theirs =
+    const std::string theirs = output_of(
         run_program({python, "-c",
                      "import sys, json, transformers\n"
                      "t = transformers.AutoTokenizer.from_pretrained(sys.argv[1])\n"
@@ -170,8 +162,7 @@ TEST_F(ChatRun, TransformersMakesTheSameTokens) {
                      R"([[{"role": "user", "content": "Say 3."}, {"role": "assistant", "content": " odd\n"}],
              [{"role": "system", "content": "Brief."}, {"role": "user", "content": "h\u00e9\n\nx  1"},
               {"role": "assistant", "content": "a"}, {"role": "user", "content": "b"},
-              {"role": "assistant", "content": "  c"}]])"});
-    ASSERT_EQ(theirs.status, 0) << theirs.err;
+              {"role": "assistant", "content": "  c"}]])"}));
     Tokenizer tokenizer = open_tokenizer(folder / "hf");
     const ChatTemplate template_of_run(tokenizer);
     const auto ours = [&](const std::string& text) {
@@ -193,7 +184,7 @@ TEST_F(ChatRun, TransformersMakesTheSameTokens) {
         messages.erase(messages.size() - 1);
         expected += ours(whole) + "\n" + ours(template_of_run.prompt(messages)) + "\n";
     }
-    std::string found = theirs.out;
+    std::string found = theirs;
     std::erase(found, ' ');
     std::erase(found, '\r');
     EXPECT_EQ(found, expected);
@@ -227,9 +218,8 @@ TEST_F(ChatRun, PlansOfSmallFilesAreSmall) {
     std::string text;
     for (int i = 0; i < 20; i++) text += line(i) + "\n";
     write_whole_file(chat, {text});
-    const ProgramResult plan = train("1", {"--dry-run=memory"});
-    EXPECT_EQ(plan.status, 0) << plan.err;
-    EXPECT_FALSE(std::regex_search(plan.out, std::regex("[0-9]{8,} training tokens"))) << plan.out;
+    const std::string plan = output_of(train("1", {"--dry-run=memory"}));
+    EXPECT_FALSE(std::regex_search(plan, std::regex("[0-9]{8,} training tokens"))) << plan;
 }
 
 // Every sequence of long examples has a target.
@@ -374,18 +364,6 @@ TEST_F(ChatRun, AdviceIsForTheText) {
     EXPECT_TRUE(contains(error({"-t", "1", "-m", "1"}), none + "; -m -1 reads all batches; -t takes"));
 }
 
-// A run resumes without its text, and says so.
-TEST_F(ChatRun, ChangedDataIsNoted) {
-    expect_ok(train("2", {}));
-    remove_file(chat);
-    expect_ok(train("3", {"-y", "1"}), "chat.jsonl cannot be read any more: cannot open");
-    const auto resume = [&] { return run_program({bin("train_gpt2"), "-o", run, "-y", "1", "-x", "4"}); };
-    remove_file(run + "/tokens/text_train.bin");
-    expect_refusal(resume(), "no token shard matches '" + run + "/tokens/text_train*.bin'");
-    write_whole_file(run + "/tokens/text.made_of", {"damaged\n"});
-    EXPECT_TRUE(contains(resume().out, "text.made_of is damaged: whether the text has changed is unknown"));
-}
-
 // An answer whose question follows it is left out, and counted.
 TEST_F(ChatRun, UnansweredQuestionsAreCounted) {
     std::string text = R"({"conversations": [{"from": "human", "value": "1?"}, {"from": "gpt", "value": "2"},
@@ -492,11 +470,10 @@ TEST_F(ChatShards, OptionsOfOtherTextsAreRefused) {
     EXPECT_TRUE(contains(error({"--loss-on-questions", plain}), "--loss-on-questions is for JSONL"));
     EXPECT_FALSE(file_exists(folder / "other_train.bin"));
     EXPECT_EQ(error({"-t", "64", chat}), "");
-    for (const Words& texts : {Words{plain, chat}, Words{chat, plain}}) {
+    for (const Words& texts : {Words{plain, chat}, Words{chat, plain}})
         expect_refusal(run_program({bin("train_gpt2"), "--text", texts[0], "--text", texts[1], "-o", run,
                                     "--device", "cpu"}),
                        "train_gpt2 mixes them by weights, as in " + texts[1] + ":0.5");
-    }
     // a mixture may have them
     const ProgramResult both = train("2", {"--text", plain + ":0.5", "--loss-on-questions"});
     EXPECT_TRUE(contains(both.err, "give each a weight"));
@@ -509,12 +486,10 @@ TEST_F(ChatShards, OptionsOfOtherTextsAreRefused) {
 
 // The sample at the end is an answer, and of a conversation the last turns stay.
 TEST_F(ChatRun, AnswersAtTheEndAndInLongConversations) {
-    const ProgramResult trained = train("100", {});
-    ASSERT_EQ(trained.status, 0) << trained.err;
-    const size_t sample =
-        trained.out.find("a question of the validation set, and the model's [answer]:\n---\n");
-    ASSERT_NE(sample, std::string::npos) << trained.out;
-    EXPECT_TRUE(contains(trained.out.substr(sample), "\n\n### Answer\n["));
+    const std::string trained = output_of(train("100", {}));
+    const size_t sample = trained.find("a question of the validation set, and the model's [answer]:\n---\n");
+    ASSERT_NE(sample, std::string::npos) << trained;
+    EXPECT_TRUE(contains(trained.substr(sample), "\n\n### Answer\n["));
     std::string questions;
     for (int i = 0; i < 30; i++) questions += "Say odd " + std::to_string(i % 10) + ".\n";
     const ProgramResult talk = run_with_input({bin("generate"), "-e", run, "--device", "cpu", "--temperature",

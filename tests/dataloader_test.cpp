@@ -45,8 +45,9 @@ static std::vector<int> next_firsts(DataLoader& loader, int batch_tokens, int co
     return firsts;
 }
 
-TEST(DataLoader, InOrder) {
-    TemporaryFolder folder;
+using Loader = InFolder;
+
+TEST_F(Loader, InOrder) {
     write_counting(folder / "b.bin", 24, 100);  // 24 tokens: two batches of 8, the third would need 25
     write_counting(folder / "a.bin", 25);
     DataLoader loader(folder / "*.bin", 2, 4, 1000, false);
@@ -66,8 +67,7 @@ TEST(DataLoader, InOrder) {
 }
 
 // The targets that are multiples of 3 count, in files that are joined, too, and in any order.
-TEST(DataLoader, MasksRuleOutTargets) {
-    TemporaryFolder folder;
+TEST_F(Loader, MasksRuleOutTargets) {
     for (const int first : {0, 100, 107, 300}) {
         std::vector<uint16_t> tokens(first == 100 ? 7 : 61);
         std::iota(tokens.begin(), tokens.end(), uint16_t(first));
@@ -94,8 +94,7 @@ TEST(DataLoader, MasksRuleOutTargets) {
 }
 
 // A shuffled loader draws sequences of T tokens.
-TEST(DataLoader, ShuffleCoversEverySequenceOncePerEpoch) {
-    TemporaryFolder folder;
+TEST_F(Loader, ShuffleCoversEverySequenceOncePerEpoch) {
     write_counting(folder / "a.bin", 161);
     write_counting(folder / "b.bin", 83, 1000);
     write_counting(folder / "c.bin", 41, 2000);
@@ -121,9 +120,8 @@ TEST(DataLoader, ShuffleCoversEverySequenceOncePerEpoch) {
 }
 
 // Where the sequences of each epoch begin, as remainders of T: one in an epoch, and all in the long run.
-TEST(DataLoader, EpochsCutTheTextElsewhere) {
+TEST_F(Loader, EpochsCutTheTextElsewhere) {
     const int T = 5, epochs = 40;
-    TemporaryFolder folder;
     write_counting(folder / "a.bin", 161);
     write_counting(folder / "b.bin", 85, 1000);
     TokenShardWriter packed_writer(folder / "packed.bin");
@@ -149,8 +147,7 @@ TEST(DataLoader, EpochsCutTheTextElsewhere) {
 }
 
 // Whatever the batch size, the order of the sequences is the same.
-TEST(DataLoader, OrderIsThatOfEveryBatchSize) {
-    TemporaryFolder folder;
+TEST_F(Loader, OrderIsThatOfEveryBatchSize) {
     write_counting(folder / "a.bin", 193);
     DataLoader one(folder / "a.bin", 1, 4, 3000, true);
     std::vector<int> expected;
@@ -167,8 +164,7 @@ TEST(DataLoader, OrderIsThatOfEveryBatchSize) {
 
 // For all sizes, every token except each shard's first is drawn as a target once per epoch, before any is
 // drawn again.
-TEST(DataLoader, NoTokenIsDropped) {
-    TemporaryFolder folder;
+TEST_F(Loader, NoTokenIsDropped) {
     const int sizes[] = {61, 100, 33, 47, 90};
     std::multiset<int> all;
     for (int i = 0; i < 5; i++) {
@@ -192,8 +188,7 @@ TEST(DataLoader, NoTokenIsDropped) {
 }
 
 // A run that resumes with another batch size draws the rest of the epoch's tokens, none twice.
-TEST(DataLoader, BatchSizeMayChange) {
-    TemporaryFolder folder;
+TEST_F(Loader, BatchSizeMayChange) {
     write_counting(folder / "a.bin", 200);
     write_counting(folder / "b.bin", 150, 1000);
     for (bool shuffled : {false, true})
@@ -218,39 +213,8 @@ TEST(DataLoader, BatchSizeMayChange) {
         }
 }
 
-// A sparse shard of more than 2^31 bytes; only its end is stored.
-TEST(DataLoader, ShardsOverTwoGigabytes) {
-    TemporaryFolder folder;
-    const uint64_t tokens = (uint64_t(1) << 30) + 100;
-    write_counting(folder / "a.bin", 8);
-    std::string bytes = read_whole_file(folder / "a.bin");
-    const int32_t count = int32_t(tokens);
-    memcpy(bytes.data() + 8, &count, 4);
-    write_whole_file(folder / "a.bin", {bytes});
-    std::error_code error;
-    std::filesystem::resize_file(folder / "a.bin", 1024 + 2 * tokens, error);
-    if (error) GTEST_SKIP() << "no sparse files here: " << error.message();
-    File file(fopen((folder / "a.bin").c_str(), "r+b"));
-    fseeko(file.get(), off_t(1024 + 2 * (tokens - 5)), SEEK_SET);
-    const uint16_t end[] = {1, 2, 3, 4, 5};
-    fwrite(end, 2, 5, file.get());
-    file.reset();
-    DataLoader loader(folder / "a.bin", 1, 4, 10, false);
-    EXPECT_EQ(loader.num_tokens(), tokens);
-    DataPosition position;
-    position.current_sample = (tokens - 1) / 4 - 1;
-    loader.resume(position);
-    std::vector<int> inputs(4), targets(4);
-    loader.next_batch(inputs.data(), targets.data());
-    EXPECT_EQ(inputs, (std::vector<int>{0, 0, 0, 1}));
-    loader.next_batch(inputs.data(), targets.data());
-    EXPECT_EQ(inputs, (std::vector<int>{2, 3, 4, 0}));
-    EXPECT_EQ(targets, (std::vector<int>{3, 4, 5, 1}));
-}
-
 // llm.c draws samples of B*T.
-TEST(DataLoader, OrderIsLlmcsForBatchesOfOne) {
-    TemporaryFolder folder;
+TEST_F(Loader, OrderIsLlmcsForBatchesOfOne) {
     write_counting(folder / "a.bin", 81);
     DataLoader loader(folder / "a.bin", 1, 8, 1000, true);
     std::vector<int> expected = {1, 3, 9, 7, 6, 0, 8, 4, 5, 2};  // llm.c's permutation of 10, seed 42
@@ -258,8 +222,7 @@ TEST(DataLoader, OrderIsLlmcsForBatchesOfOne) {
     EXPECT_EQ(next_firsts(loader, 8, 10), expected);
 }
 
-TEST(DataLoader, SmallShardsAreJoined) {
-    TemporaryFolder folder;
+TEST_F(Loader, SmallShardsAreJoined) {
     write_counting(folder / "a.bin", 5);
     write_counting(folder / "b.bin", 0);
     write_counting(folder / "c.bin", 3, 5);
@@ -271,8 +234,7 @@ TEST(DataLoader, SmallShardsAreJoined) {
     EXPECT_EQ(next_firsts(loader, 8, 5), (std::vector<int>{0, 8, 100, 108, 0}));
 }
 
-TEST(DataLoader, ResumeIsExact) {
-    TemporaryFolder folder;
+TEST_F(Loader, ResumeIsExact) {
     write_counting(folder / "a.bin", 161);
     write_counting(folder / "b.bin", 85, 1000);
     write_counting(folder / "c.bin", 41, 2000);  // unequal shards, which llm.c cannot resume
@@ -292,8 +254,7 @@ TEST(DataLoader, ResumeIsExact) {
 
 // llm.c's files hold the next sample to draw. At the end of a shard it equals the number of samples; only the
 // next draw begins the next shard.
-TEST(DataLoader, PositionsCountAsInLlmC) {
-    TemporaryFolder folder;
+TEST_F(Loader, PositionsCountAsInLlmC) {
     write_counting(folder / "a.bin", 25);
     write_counting(folder / "b.bin", 17, 100);
     const uint64_t expected[][2] = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 1}, {1, 2}, {0, 1}};
@@ -315,8 +276,7 @@ TEST(DataLoader, PositionsCountAsInLlmC) {
     EXPECT_EQ(next_firsts(loader, 8, 3), (std::vector<int>{8, 16, 100}));
 }
 
-TEST(DataLoader, ForeignPositionsAreRefused) {
-    TemporaryFolder folder;
+TEST_F(Loader, ForeignPositionsAreRefused) {
     write_counting(folder / "a.bin", 161);
     DataLoader loader(folder / "a.bin", 2, 4, 3000, true), ordered(folder / "a.bin", 2, 4, 3000, false);
     next_first(loader, 8);
@@ -353,8 +313,7 @@ TEST(DataLoader, ForeignPositionsAreRefused) {
     refuses([](DataPosition& at) { at.intra_shard_indices[3] = at.intra_shard_indices[4]; });
 }
 
-TEST(DataLoader, BadDataIsExplained) {
-    TemporaryFolder folder;
+TEST_F(Loader, BadDataIsExplained) {
     EXPECT_TRUE(contains(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }), "*.bin"));
     write_counting(folder / "a.bin", 8);
     EXPECT_TRUE(contains(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }), "needs 9"));
@@ -369,8 +328,7 @@ TEST(DataLoader, BadDataIsExplained) {
     EXPECT_TRUE(contains(message_of([&] { DataLoader(folder / "*.bin", 1, 4, 10, false); }), "b.bin"));
 }
 
-TEST(DataLoader, TokensOutOfRangeAreNamed) {
-    TemporaryFolder folder;
+TEST_F(Loader, TokensOutOfRangeAreNamed) {
     write_counting(folder / "a.bin", 40);
     DataLoader loader(folder / "a.bin", 2, 4, 25, false);
     EXPECT_EQ(next_firsts(loader, 8, 3), (std::vector<int>{0, 8, 16}));  // the last target is 24
@@ -379,8 +337,7 @@ TEST(DataLoader, TokensOutOfRangeAreNamed) {
 }
 
 // The last target of the last piece is only ever a target; of a file that ends there, and of a joined one.
-TEST(DataLoader, LastTargetsOutOfRangeAreNamed) {
-    TemporaryFolder folder;
+TEST_F(Loader, LastTargetsOutOfRangeAreNamed) {
     for (int files : {1, 2}) {
         if (files == 1) {
             write_counting(folder / "a.bin", 9);

@@ -6,8 +6,6 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/files/hugging_face.h"
-#include "llmc/model/initialize.h"
 #include "llmc/text/text_stream.h"
 #include "tests/run_program.h"
 #include "tests/terminal.h"
@@ -94,8 +92,9 @@ TEST(StopTexts, EndTheTextBeforeTheFirst) {
         }
 }
 
-TEST(Generate, PromptFromArgumentFileOrStandardInput) {
-    TemporaryFolder folder;
+using Generate = InFolder;
+
+TEST_F(Generate, PromptFromArgumentFileOrStandardInput) {
     write_whole_file(folder / "prompt", {"Once upon"});
     const ProgramResult argument = generate({"-n", "40", "Once upon"});
     ASSERT_EQ(argument.status, 0) << argument.err;
@@ -128,7 +127,7 @@ TEST(Generate, PromptFromArgumentFileOrStandardInput) {
 
 // A random model of bytes ends within a character now and then, at -n, at a stop text or at the context's
 // end.
-TEST(Generate, EndsWithNoPartOfACharacter) {
+TEST_F(Generate, EndsWithNoPartOfACharacter) {
     std::string all = generate({"-n", "60", "--no-echo", "--ignore-end", "a"}).out;
     int ended_within = 0;
     for (int n = 1; n < 40; n++) {
@@ -144,7 +143,7 @@ TEST(Generate, EndsWithNoPartOfACharacter) {
     EXPECT_GT(ended_within, 0);
 }
 
-TEST(Generate, SameSeedSameTextAlsoPastTheContext) {
+TEST_F(Generate, SameSeedSameTextAlsoPastTheContext) {
     auto text = [](const std::string& seed) {
         return generate({"-n", "300", "--ignore-end", "--seed", seed, "To be"}).out;
     };
@@ -154,7 +153,7 @@ TEST(Generate, SameSeedSameTextAlsoPastTheContext) {
     EXPECT_NE(text("8"), first);
 }
 
-TEST(Generate, SamplingOptionsHaveAnEffect) {
+TEST_F(Generate, SamplingOptionsHaveAnEffect) {
     auto text = [](Words options) {
         options.insert(options.end(), {"-n", "60", "--ignore-end", "To be"});
         return generate(options).out;
@@ -169,41 +168,37 @@ TEST(Generate, SamplingOptionsHaveAnEffect) {
 }
 
 // The texts of several samples are what each seed gives alone.
-TEST(Generate, SeveralSamplesSideBySide) {
+TEST_F(Generate, SeveralSamplesSideBySide) {
     std::string expected;
     for (int i = 0; i < 3; i++)
         expected += "--- sample " + std::to_string(i + 1) + " of 3 ---\n" +
                     generate({"-n", "80", "--seed", std::to_string(7 + i), "To be"}).out;
-    const ProgramResult result = generate({"-n", "80", "--seed", "7", "--samples", "3", "To be"});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(result.out, expected);
+    const std::string result = output_of(generate({"-n", "80", "--seed", "7", "--samples", "3", "To be"}));
+    EXPECT_EQ(result, expected);
     expect_ok(generate({"-n", "1", "--samples", "65", "x"}));  // more than the context has tokens
     EXPECT_NE(generate({"-n", "1", "--samples", "1025", "x"}).status, 0);
 }
 
-TEST(Generate, FileOfPrompts) {
-    TemporaryFolder folder;
+TEST_F(Generate, FileOfPrompts) {
     write_whole_file(folder / "prompts", {"To be\r\n\nOnce\n"});
-    const ProgramResult result = generate({"-n", "20", "--prompts", folder / "prompts"});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(result.out, "--- prompt 1 of 2 ---\n" + generate({"-n", "20", "To be"}).out +
-                              "--- prompt 2 of 2 ---\n" + generate({"-n", "20", "Once"}).out);
+    const std::string result = output_of(generate({"-n", "20", "--prompts", folder / "prompts"}));
+    EXPECT_EQ(result, "--- prompt 1 of 2 ---\n" + generate({"-n", "20", "To be"}).out +
+                          "--- prompt 2 of 2 ---\n" + generate({"-n", "20", "Once"}).out);
     const ProgramResult samples =
         generate({"-n", "5", "--prompts", folder / "prompts", "--samples", "2", "--no-echo"});
     EXPECT_TRUE(contains(samples.out, "--- prompt 2 of 2, sample 1 of 2 ---\n"));
 }
 
-TEST(Generate, StopsBeforeAText) {
+TEST_F(Generate, StopsBeforeAText) {
     const std::string all = generate({"-n", "100", "--ignore-end", "To be"}).out;
     const std::string stop = all.substr(40, 2), other = all.substr(60, 2);
-    const ProgramResult result =
-        generate({"-n", "100", "--ignore-end", "--stop", other, "--stop", stop, "To be"});
-    EXPECT_EQ(result.status, 0) << result.err;
+    const std::string result =
+        output_of(generate({"-n", "100", "--ignore-end", "--stop", other, "--stop", stop, "To be"}));
     const size_t at = std::min(all.find(stop, 5), all.find(other, 5));
-    EXPECT_EQ(result.out, all.substr(0, at) + "\n");
+    EXPECT_EQ(result, all.substr(0, at) + "\n");
 }
 
-TEST(Generate, SaysHowMuchOfALongPromptIsUsed) {
+TEST_F(Generate, SaysHowMuchOfALongPromptIsUsed) {
     const ProgramResult result = generate({"-n", "1", std::string(100, 'x')});
     EXPECT_EQ(result.status, 0);
     EXPECT_TRUE(contains(result.err,
@@ -212,7 +207,7 @@ TEST(Generate, SaysHowMuchOfALongPromptIsUsed) {
     EXPECT_FALSE(contains(generate({"-n", "1", std::string(63, 'x')}).err, "note"));
 }
 
-TEST(Generate, ThreadsDoNotChangeTheText) {
+TEST_F(Generate, ThreadsDoNotChangeTheText) {
     const std::string one = generate({"-n", "30", "--threads", "1", "To be"}).out;
     EXPECT_EQ(generate({"-n", "30", "--threads", "2", "To be"}).out, one);
     EXPECT_GT(one.size(), 30u);
@@ -224,7 +219,7 @@ static std::string on_terminal(Words arguments, const std::string& typed) {
     return shown_on_terminal(arguments, "dumb", typed);
 }
 
-TEST(Generate, EscapesControlCharactersOnATerminalOnly) {
+TEST_F(Generate, EscapesControlCharactersOnATerminalOnly) {
     const std::string prompt = "a\x1b[31mb\rc\td";
     EXPECT_EQ(generate({"-n", "0", prompt}).out, prompt + "\n");
     const std::string shown = on_terminal({"-n", "0", prompt}, "");
@@ -233,7 +228,7 @@ TEST(Generate, EscapesControlCharactersOnATerminalOnly) {
     EXPECT_EQ(shown.find('\x1b'), std::string::npos) << shown;
 }
 
-TEST(Generate, InteractivePromptsAreContinued) {
+TEST_F(Generate, InteractivePromptsAreContinued) {
     const std::string one = generate({"-n", "30", "--no-echo", "To be"}).out,
                       two = generate({"-n", "30", "--no-echo", "Once"}).out;
     const Words interactive = {program, "-e", tiny, "--device", "cpu", "-n", "30", "-i"};
@@ -250,25 +245,7 @@ TEST(Generate, InteractivePromptsAreContinued) {
     }
 }
 
-TEST(Generate, ReadsHuggingFaceFiles) {
-    TemporaryFolder folder;
-    const ModelConfig config = parse_descriptor(tiny);
-    std::vector<std::vector<float>> tensors;
-    for (int i = 0; i < NUM_PARAMETER_TENSORS; i++) tensors.emplace_back(parameter_size(config, i));
-    initialize_parameters(config, 42, [&](int tensor, size_t offset, const float* values, size_t count) {
-        std::copy_n(values, count, tensors[tensor].data() + offset);
-    });
-    write_hugging_face(folder.path, config, [&](int tensor, size_t offset, float* values, size_t count) {
-        std::copy_n(tensors[tensor].data() + offset, count, values);
-    });
-    const ProgramResult result =
-        run_program({program, "-e", folder / "model.safetensors", "--device", "cpu", "-n", "50", "x"});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(result.out, generate({"-n", "50", "x"}).out);
-}
-
-TEST(Generate, BadInputGivesOneLineAndStatus1) {
-    TemporaryFolder folder;
+TEST_F(Generate, BadInputGivesOneLineAndStatus1) {
     write_whole_file(folder / "text", {"some text"});
     write_whole_file(folder / "empty", {"\n\n"});
     const std::string small = "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=99";

@@ -26,8 +26,9 @@ static bool same(const HellaSwagExample& a, const HellaSwagExample& b) {
     return a.label == b.label && a.context == b.context && a.endings == b.endings;
 }
 
-TEST(HellaSwag, FileEqualsLlmcs) {
-    TemporaryFolder folder;
+using HellaSwag = InFolder;
+
+TEST_F(HellaSwag, FileEqualsLlmcs) {
     write_hellaswag(folder / "h.bin", two);
     const std::string bytes = read_whole_file(folder / "h.bin");
     const uint16_t words[] = {65535, 38, 0,     3,  4, 2, 1, 2, 1, 3, 2, 4, 5, 1, 6, 3, 7,
@@ -44,8 +45,7 @@ TEST(HellaSwag, FileEqualsLlmcs) {
     EXPECT_TRUE(same(read[1], two[1]));
 }
 
-TEST(HellaSwag, DamagedFilesAreRefused) {
-    TemporaryFolder folder;
+TEST_F(HellaSwag, DamagedFilesAreRefused) {
     const std::string path = folder / "h.bin";
     write_hellaswag(path, two);
     const std::string good = read_whole_file(path);
@@ -84,8 +84,7 @@ TEST(HellaSwag, DamagedFilesAreRefused) {
     EXPECT_TRUE(contains(message_of([&] { read_hellaswag(path, 9); }), "token 9"));
 }
 
-TEST(HellaSwag, ExamplesThatDoNotFitTheFormatAreRefused) {
-    TemporaryFolder folder;
+TEST_F(HellaSwag, ExamplesThatDoNotFitTheFormatAreRefused) {
     EXPECT_FALSE(message_of([&] { write_hellaswag(folder / "h", {}); }).empty());
     std::vector<HellaSwagExample> large = two;
     large[1].context.resize(32757);
@@ -97,7 +96,7 @@ TEST(HellaSwag, ExamplesThatDoNotFitTheFormatAreRefused) {
                  }).empty());
 }
 
-TEST(HellaSwag, PublishedJsonIsParsed) {
+TEST_F(HellaSwag, PublishedJsonIsParsed) {
     Tokenizer bytes = open_tokenizer("bytes");
     const std::string good =
         R"({"ind": 24, "activity_label": "Roof", "ctx_a": "A man", "ctx_b": "he", "ctx": "A man. he",)"
@@ -118,6 +117,29 @@ TEST(HellaSwag, PublishedJsonIsParsed) {
                             R"({"ctx": 3, "label": 1, "endings": ["a", "b", "c", "d"]})",
                             R"({"ctx": "a", "label": 1, "endings": ["a", "b", 3, "d"]})"})
         EXPECT_TRUE(contains(message_of([&] { parse_hellaswag(bad, "line 1", bytes); }), "line 1")) << bad;
+}
+
+TEST_F(HellaSwag, PrepareDataConvertsPublishedJson) {
+    const std::string one = R"({"ctx": "A man", "label": 1, "endings": ["a", "b", "c", "dd"]})";
+    write_whole_file(folder / "h.jsonl", {one, "\r\n\r\n\n", one, "\r\n"});
+    const Words command = {BINARY_DIR "/prepare_data",
+                           "hellaswag",
+                           folder / "h.jsonl",
+                           "--tokenizer",
+                           "bytes",
+                           "--out",
+                           folder / "h.bin"};
+    expect_ok(run_program(command));
+    const auto examples = read_hellaswag(folder / "h.bin", 257);
+    ASSERT_EQ(examples.size(), 2u);
+    EXPECT_EQ(examples[1].label, 1);
+    EXPECT_EQ(examples[1].context, (std::vector<uint16_t>{'A', ' ', 'm', 'a', 'n'}));
+    EXPECT_EQ(examples[1].endings[3], (std::vector<uint16_t>{' ', 'd', 'd'}));
+    write_whole_file(folder / "h.jsonl", {one, "\n{}"});
+    expect_refusal(run_program(command),
+                   (folder / "h.jsonl") +
+                       ": line 2 lacks the context (ctx), the label or four endings: is "
+                       "it HellaSwag's JSONL?");
 }
 
 static const ModelConfig config = {96, 60, 128, 2, 2, 16};
@@ -158,7 +180,7 @@ static int best_ending(GPT2<float>& g, const HellaSwagExample& example, int T) {
     return best;
 }
 
-TEST(HellaSwag, CorrectAnswersEqualThoseOfSingleExamples) {
+TEST_F(HellaSwag, CorrectAnswersEqualThoseOfSingleExamples) {
     const auto always = [] { return true; };
     std::mt19937 random(3);
     for (const int T : {30, 96}) {  // with some contexts that do not fit, and with all fitting

@@ -70,6 +70,42 @@ TYPED_TEST(Layernorm, ForwardGpuMatchesCpu) {
     }
 }
 
+// LayerNorm of a sum against one after the other, then with the sum in place of an operand.
+TYPED_TEST(Layernorm, CpuAddsTheResidual) {
+    using Real = TypeParam;
+    for (auto [num_rows, C] : shapes) {
+        ForwardCase<Real> c(num_rows, C);
+        const std::vector<float> added = random_values<Real>(c.inp.size(), 8);
+        DeviceArray<Real> sum(nullptr, added.size()), out(nullptr, added.size()), inp(nullptr, c.inp),
+            other(nullptr, added), weight(nullptr, c.weight), bias(nullptr, c.bias);
+        for (size_t i = 0; i < added.size(); i++) c.inp[i] += added[i];
+        c.inp = rounded<Real>(c.inp);
+        LayerNormForward<Real> p = {.out = out,
+                                    .mean = c.mean.data(),
+                                    .rstd = c.rstd.data(),
+                                    .inp = inp,
+                                    .added = other,
+                                    .sum = sum,
+                                    .weight = weight,
+                                    .bias = bias,
+                                    .num_rows = num_rows,
+                                    .C = C};
+        layernorm_forward<Real>(nullptr, p);
+        const std::vector<float> normed = out.values(), mean = c.mean, rstd = c.rstd;
+        EXPECT_EQ(sum.values(), c.inp);
+        p.inp = sum;
+        p.added = nullptr, p.sum = nullptr;
+        layernorm_forward<Real>(nullptr, p);
+        EXPECT_EQ(normed, out.values());
+        EXPECT_EQ(mean, c.mean);
+        EXPECT_EQ(rstd, c.rstd);
+        p.inp = p.sum = inp;
+        p.added = other;
+        layernorm_forward<Real>(nullptr, p);
+        EXPECT_EQ(inp.values(), c.inp) << "in place";
+    }
+}
+
 // The sum over all elements of dout * layernorm(inp), in double.
 static double loss(const std::vector<double>& inp, const std::vector<double>& weight,
                    const std::vector<double>& bias, const std::vector<float>& dout) {

@@ -1,5 +1,5 @@
 // Numbers of more digits than usual: steps from 10^8 on, products of options that exceed an int, dates of
-// other centuries (tensorboard_test), counts of shards; huge and infinite values of every option.
+// other centuries (tensorboard_test); huge and infinite values of every option.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +17,9 @@
 
 static const std::vector<int> steps = {INT_MAX, 1 << 30, 100000000, 99999999, 7};  // newest first
 
-TEST(ManyDigits, CheckpointsOfAnyStep) {
-    TemporaryFolder folder;
+using ManyDigits = InFolder;
+
+TEST_F(ManyDigits, CheckpointsOfAnyStep) {
     for (int step : steps) write_small(folder.path, step);
     EXPECT_EQ(list_checkpoints(folder.path), steps);
     for (int step : steps) {
@@ -28,8 +29,7 @@ TEST(ManyDigits, CheckpointsOfAnyStep) {
     EXPECT_EQ(names_in(folder.path), Words{});
 }
 
-TEST(ManyDigits, AnEarlierRunMovesWithAllItsCheckpoints) {
-    TemporaryFolder folder;
+TEST_F(ManyDigits, AnEarlierRunMovesWithAllItsCheckpoints) {
     for (int step : steps) write_small(folder.path, step);
     move_earlier_run(folder.path);
     const std::string moved = folder / "earlier_1";
@@ -38,8 +38,7 @@ TEST(ManyDigits, AnEarlierRunMovesWithAllItsCheckpoints) {
     EXPECT_EQ(find_latest_checkpoint(moved).step, steps[0]);
 }
 
-TEST(ManyDigits, LeftoversOfAnyStepGo) {
-    TemporaryFolder folder;
+TEST_F(ManyDigits, LeftoversOfAnyStepGo) {
     for (int step : steps) {
         write_whole_file(temporary_of(model_path(folder.path, step)), {"half a model"});
         write_whole_file(temporary_of(optimizer_part_path(folder.path, step, 123456)), {"half a state"});
@@ -50,7 +49,7 @@ TEST(ManyDigits, LeftoversOfAnyStepGo) {
     EXPECT_EQ(names_in(folder.path), Words{});
 }
 
-TEST(ManyDigits, StepsInNames) {
+TEST_F(ManyDigits, StepsInNames) {
     for (int step : steps) EXPECT_EQ(checkpoint_of(format_string("model_%08d.bin", step)).step, step);
     for (const char* name :
          {"model_.bin", "model_1.bin", "model_0000001.bin", "model_000000001.bin", "model_-0000001.bin",
@@ -60,12 +59,11 @@ TEST(ManyDigits, StepsInNames) {
 }
 
 // A number in a format with a width loses its further digits.
-TEST(ManyDigits, NoFormatReadsSoManyDigits) {
+TEST_F(ManyDigits, NoFormatReadsSoManyDigits) {
     static const std::regex width("scanf\\([^;]*%[0-9]+[a-z]");
     for (const auto& entry : std::filesystem::recursive_directory_iterator(SOURCE_DIR "/llmc"))
-        if (entry.is_regular_file()) {
+        if (entry.is_regular_file())
             EXPECT_FALSE(std::regex_search(read_whole_file(entry.path().string()), width)) << entry.path();
-        }
 }
 
 // The message of a job of so many processes with these options; "" if they are accepted.
@@ -78,7 +76,7 @@ static std::string refusal(int processes, Words arguments) {
     return message_of([&] { parse_options(int(argv.size()), argv.data(), options); });
 }
 
-TEST(ManyDigits, ProductsOfOptionsAreChecked) {
+TEST_F(ManyDigits, ProductsOfOptionsAreChecked) {
     for (int processes : {2, 3, 4, 5, 8, 1 << 20})
         for (const char* batch : {"1073741824", "1073741823", "536870913"})
             for (const char* sequence : {"1", "2", "4", "1024", "1073741824"}) {
@@ -90,18 +88,6 @@ TEST(ManyDigits, ProductsOfOptionsAreChecked) {
     EXPECT_EQ(refusal(1, {"-b", "1073741824", "-t", "1", "-d", "1073741824"}), "");
     EXPECT_EQ(refusal(4, {"-b", "268435456", "-t", "1"}), "");
     EXPECT_EQ(refusal(4, {"-b", "1", "-t", "1", "-d", "6"}), "-d 6 is not a multiple of B*T*processes = 4");
-}
-
-TEST(ManyDigits, CountsOfShards) {
-    TemporaryFolder folder;
-    for (const std::string count : {"0", "1029", "99999", "9223372036854775808", "18446744073709551617",
-                                    "99999999999999999999999", "-1", "1e3", "0x10", "", " 5"}) {
-        const ProgramResult result =
-            run_program({SOURCE_DIR "/data/download.sh", "fineweb", count, folder.path});
-        EXPECT_EQ(result.status, 1);
-        EXPECT_EQ(result.err,
-                  "download.sh: the number of training shards must be from 1 to 1028, not '" + count + "'\n");
-    }
 }
 
 // The long options in a program's --help, without those that end the program.

@@ -19,8 +19,9 @@
 
 // --- weights ---
 
-TEST(WeightedPath, WhatIsAWeight) {
-    const TemporaryFolder folder;
+using Weights = InFolder;
+
+TEST_F(Weights, WhatIsAWeight) {
     write_whole_file(folder / "a", {"x"});
     const auto weight = [&](const std::string& text) { return weighted_path(folder / text).weight; };
     EXPECT_EQ(weight("a"), 0);
@@ -37,8 +38,7 @@ TEST(WeightedPath, WhatIsAWeight) {
             << wrong;
 }
 
-TEST(WeightedPath, AFileMayEndAsAWeightDoes) {
-    const TemporaryFolder folder;
+TEST_F(Weights, AFileMayEndAsAWeightDoes) {
     write_whole_file(folder / "a:0.7", {"x"});
     EXPECT_EQ(weighted_path(folder / "a:0.7").path, folder / "a:0.7");
     EXPECT_EQ(weighted_path(folder / "a:0.7").weight, 0);
@@ -47,8 +47,7 @@ TEST(WeightedPath, AFileMayEndAsAWeightDoes) {
     EXPECT_EQ(message_of([&] { refuse_weight(folder / "a:0.7"); }), "");
 }
 
-TEST(WeightedPath, WhereNoneIsTaken) {
-    const TemporaryFolder folder;
+TEST_F(Weights, WhereNoneIsTaken) {
     write_whole_file(folder / "a", {"x"});
     for (const std::string wrong : {":0.5", ":0", ":-1", ":1e999", ":"})
         EXPECT_EQ(
@@ -67,7 +66,7 @@ TEST(WeightedPath, WhereNoneIsTaken) {
     }
 }
 
-TEST(WeightedPath, SharesAddUpToOne) {
+TEST_F(Weights, SharesAddUpToOne) {
     EXPECT_EQ(shares_of({"a:3", "b:1"}), (std::vector<double>{0.75, 0.25}));
     EXPECT_EQ(shares_of({"a", "b"}), std::vector<double>());
     EXPECT_EQ(shares_of({"a:0.7"}), std::vector<double>());  // all of the tokens
@@ -211,17 +210,16 @@ struct MixedRun : Distributed {
 };
 
 TEST_F(MixedRun, EachSourceAndTheMixtureAreValidated) {
-    const ProgramResult result = run({"-o", folder("run")});
-    ASSERT_EQ(result.status, 0) << result.err;
-    EXPECT_TRUE(contains(result.out,
+    const std::string result = output_of(run({"-o", folder("run")}));
+    EXPECT_TRUE(contains(result,
                          "source train.bin: 75% of the tokens of a step; its 4000 are read 0.204 times\n"
                          "source other.bin: 25% of the tokens of a step; its 300 are read 0.907 times\n"));
-    auto losses = validations(result.out);
+    auto losses = validations(result);
     ASSERT_EQ(losses[""].size(), 4u);  // steps 0, 3, 6, 8
     for (size_t i = 0; i < 4; i++)
         EXPECT_NEAR(losses[""][i], 0.75 * losses["train.bin"].at(i) + 0.25 * losses["other.bin"].at(i), 2e-6);
     const auto best = std::min_element(losses[""].begin() + 1, losses[""].end());
-    EXPECT_TRUE(contains(result.out, format_string("best %.4f", *best)));
+    EXPECT_TRUE(contains(result, format_string("best %.4f", *best)));
     EXPECT_TRUE(contains(read_whole_file(folder("run") + "/metrics.csv"),
                          format_string(",%.5f", losses[""][3]).substr(0, 7)));
     const ProgramResult one = run({"-j", data.val, "-x", "1", "-v", "1"});
@@ -284,23 +282,14 @@ TEST_F(MixedRun, AResumedRunRefusesAnotherMixture) {
     }
 }
 
-TEST_F(MixedRun, WrongWeightsAreOneLine) {
-    for (const char* wrong : {"0", "-1", "nan", "x"})
-        expect_refused({"-i", data.train + ":" + wrong, "-i", other + ":1"},
-                       format_string("the weight '%s' is not a number from", wrong));
-    expect_refused({"-i", data.train + ":1", "-i", other}, "has a weight, and " + other + " has none");
-    expect_refused({"-i", data.train + ":1", "-i", data / "none.bin:1"}, "none.bin");
-}
-
 // Processes divide the sequences of each step.
 TEST_F(MixedRun, TwoProcessesTrainLikeOne) {
     Distributed::SetUp();
     if (IsSkipped()) return;
     const Words options = with(mixed, {"-j", data.val, "-j", other_val});
     const auto losses = [&](int processes, const std::string& output) {
-        const ProgramResult result = start(processes, options, output);
-        EXPECT_EQ(result.status, 0) << result.err;
-        return std::pair(printed_losses(result.out), validations(result.out));
+        const std::string result = output_of(start(processes, options, output));
+        return std::pair(printed_losses(result), validations(result));
     };
     const auto [one, one_val] = losses(1, "one");
     const auto [two, two_val] = losses(2, "two");
@@ -325,9 +314,8 @@ TEST_F(MixedRun, TextsAreMixed) {
     };
     const Words texts = {"--text", "novels.txt:0.8", "--text", "wiki.txt:0.2"};
     expect_ok(train(with(texts, {"--dry-run"})), "source novels.txt: 80% of the tokens of a step; its ");
-    const ProgramResult first = train(with(texts, {"--tokenizer", "bpe:300"}));
-    ASSERT_EQ(first.status, 0) << first.err;
-    EXPECT_EQ(validations(first.out).size(), 3u) << first.out;
+    const std::string first = output_of(train(with(texts, {"--tokenizer", "bpe:300"})));
+    EXPECT_EQ(validations(first).size(), 3u) << first;
     EXPECT_TRUE(file_exists(data / "runs/novels-wiki-text/tokens/text2_tokenizer.json"));
     const ProgramResult again = train(with(texts, {"--tokenizer", "bpe:300"}));
     EXPECT_TRUE(contains(again.out, "the text has not changed")) << again.err;
@@ -396,9 +384,8 @@ TEST_F(KindsRun, EachSourceTakesTheOptionsOfItsKind) {
 
 TEST_F(KindsRun, WhatFitsNoSourceIsOneLine) {
     const auto refused = [&](const Words& options, const std::string& says) {
-        for (const Words& dry : {Words{}, Words{"--dry-run"}}) {
+        for (const Words& dry : {Words{}, Words{"--dry-run"}})
             expect_refusal(train(with(options, dry)), says);
-        }
     };
     const Words plain = {"--text", "plain.txt:1", "--text", "notes/a.md:1"};
     refused(with(plain, {"--field", "text"}), "--field text: no text is JSONL with this field");

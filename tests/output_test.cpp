@@ -66,21 +66,20 @@ static ProgramResult run_shell(const Writer& writer, const std::string& path, co
     return run_program({"bash", "-c", command + "'" + path + "' " + rest});
 }
 
-TEST(Outputs, AProgramWritesItsOwnFileAgain) {
-    TemporaryFolder folder;
+using Outputs = InFolder;
+
+TEST_F(Outputs, AProgramWritesItsOwnFileAgain) {
     for (const Writer& writer : writers(folder.path)) {
         const std::string path = folder / (writer.name + writer.suffix);
         for (int i = 0; i < 2; i++) {
-            const ProgramResult result = run_writer(writer, path);
-            EXPECT_EQ(result.status, 0) << writer.name << ": " << result.err;
+            expect_ok(run_writer(writer, path));
         }
         write_whole_file(path, {});  // as mktemp makes one
         EXPECT_EQ(run_writer(writer, path).status, 0) << writer.name;
     }
 }
 
-TEST(Outputs, DevicesAndPipesAreWrittenTo) {
-    TemporaryFolder folder;
+TEST_F(Outputs, DevicesAndPipesAreWrittenTo) {
     for (const Writer& writer : writers(folder.path)) {
         SCOPED_TRACE(writer.name);
         const std::string path = folder / (writer.name + writer.suffix), pipe = path + ".fifo";
@@ -96,17 +95,15 @@ TEST(Outputs, DevicesAndPipesAreWrittenTo) {
         ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
         expect_ok(run_writer(writer, folder / "null"));
         EXPECT_TRUE(fs::is_character_file(folder / "null"));
-        const ProgramResult from_pipe =
-            run_shell(writer, pipe, ">'" + path + ".log' & timeout 20 cat '" + pipe + "'; wait $!");
-        EXPECT_EQ(from_pipe.status, 0) << from_pipe.err;
-        EXPECT_TRUE(is_complete(from_pipe.out)) << from_pipe.out;
+        const std::string from_pipe = output_of(
+            run_shell(writer, pipe, ">'" + path + ".log' & timeout 20 cat '" + pipe + "'; wait $!"));
+        EXPECT_TRUE(is_complete(from_pipe)) << from_pipe;
         EXPECT_TRUE(fs::is_fifo(pipe));
         for (const char* name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
             for (const std::string& to :
                  {std::string("| cat"), ">'" + path + ".out'; cat '" + path + ".out'"}) {
-                const ProgramResult out = run_shell(writer, name, to);
-                EXPECT_EQ(out.status, 0) << out.err;
-                EXPECT_TRUE(is_complete(out.out)) << name << to << out.out;
+                const std::string out = output_of(run_shell(writer, name, to));
+                EXPECT_TRUE(is_complete(out)) << name << to << out;
             }
         const ProgramResult full = run_writer(writer, "/dev/full");
         expect_refusal(full, "/dev/full: No space left on device");
@@ -116,8 +113,7 @@ TEST(Outputs, DevicesAndPipesAreWrittenTo) {
 }
 
 // Before it measures, or reads its input. An export creates the folder.
-TEST(Outputs, AFolderThatIsMissingIsNoticedFirst) {
-    TemporaryFolder folder;
+TEST_F(Outputs, AFolderThatIsMissingIsNoticedFirst) {
     for (Writer writer : writers(folder.path)) {
         if (writer.name == "gguf") continue;
         if (!writer.input.empty()) write_whole_file(writer.input, {"no question\n"});
@@ -129,12 +125,12 @@ TEST(Outputs, AFolderThatIsMissingIsNoticedFirst) {
 }
 
 // Files of somebody else, by all names, stay as they are.
-TEST(Outputs, FilesOfOthersAreRefused) {
-    TemporaryFolder folder;
+TEST_F(Outputs, FilesOfOthersAreRefused) {
     for (const Writer& writer : writers(folder.path)) {
         SCOPED_TRACE(writer.name);
-        for (const std::string& content : {std::string("my notes\n"), std::string("{\"a\": 1}\n"),
-                                           std::string("{}"), std::string(5000, '\0'), hellaswag_line}) {
+        for (const std::string& content :
+             {std::string("my notes\n"), std::string("{\"a\": 1}\n"), std::string("{}"),
+              std::string(5000, '\0'), std::string("GGUF, but a text"), hellaswag_line}) {
             const std::string path = folder / ("theirs" + writer.suffix),
                               link = folder / ("link" + writer.suffix);
             write_whole_file(path, {content});
@@ -157,8 +153,7 @@ TEST(Outputs, FilesOfOthersAreRefused) {
     }
 }
 
-TEST(Outputs, InputsAreRefusedUnderAllNames) {
-    TemporaryFolder folder;
+TEST_F(Outputs, InputsAreRefusedUnderAllNames) {
     fs::create_directory(folder / "sub");
     for (const Writer& writer : writers(folder.path)) {
         if (writer.input.empty()) continue;
@@ -177,8 +172,7 @@ TEST(Outputs, InputsAreRefusedUnderAllNames) {
 }
 
 // The numbers beside a corpus.
-TEST(Outputs, MakeCorpusLeavesOtherJsonAlone) {
-    TemporaryFolder folder;
+TEST_F(Outputs, MakeCorpusLeavesOtherJsonAlone) {
     const Writer writer = writers(folder.path)[0];
     write_whole_file(folder / "notes.json", {"{\"mine\": 1}\n"});
     expect_refusal(run_writer(writer, folder / "notes.txt"), "notes.json is there");
@@ -186,8 +180,7 @@ TEST(Outputs, MakeCorpusLeavesOtherJsonAlone) {
     EXPECT_FALSE(fs::exists(folder / "notes.txt"));
 }
 
-TEST(Outputs, MakeCorpusKeepsWhatIsSaidAboutShards) {
-    TemporaryFolder folder;
+TEST_F(Outputs, MakeCorpusKeepsWhatIsSaidAboutShards) {
     const Writer writer = writers(folder.path)[0];
     expect_ok(run_writer(writer, folder / "c.txt"));
     expect_ok(
@@ -198,17 +191,15 @@ TEST(Outputs, MakeCorpusKeepsWhatIsSaidAboutShards) {
         EXPECT_TRUE(contains(json, name));
 }
 
-TEST(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
-    TemporaryFolder folder;
+TEST_F(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
     write_whole_file(folder / "text", {"some text\n"});
     for (const char* name :
          {"x_train.bin", "x_val.bin", "x_train_000000.bin", "x_val_1234567.bin", "x.json", "x.tokenizer",
           "x_train_000009.bin.vulkan-gpt2.new", "x.vulkan-gpt2.lock", "x.json.vulkan-gpt2.tmp"}) {
         write_whole_file(folder / name, {"[\"mine\"]"});
-        const ProgramResult result =
-            run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"});
-        EXPECT_EQ(result.status, 1) << name;
-        EXPECT_TRUE(contains(result.err, std::string(name) + " is there"));
+        expect_refusal(
+            run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}),
+            std::string(name) + " is there");
         EXPECT_EQ(read_whole_file(folder / name), "[\"mine\"]");
         fs::remove(folder / name);
     }
@@ -230,8 +221,7 @@ TEST(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
 }
 
 // A new run would move them, or remove those with a temporary name.
-TEST(Outputs, InputsInTheFolderOfARunStay) {
-    TemporaryFolder folder;
+TEST_F(Outputs, InputsInTheFolderOfARunStay) {
     std::string text;
     for (int i = 0; i < 1000; i++) text += "some words, and the number " + std::to_string(i) + "\n\n";
     write_whole_file(folder / "text", {text});
@@ -259,8 +249,7 @@ TEST(Outputs, InputsInTheFolderOfARunStay) {
 }
 
 // The locks of outputs that are written one after the other.
-TEST(Outputs, LocksReplaceNoFileOfOthers) {
-    TemporaryFolder folder;
+TEST_F(Outputs, LocksReplaceNoFileOfOthers) {
     write_whole_file(folder / "text", {"some text\n"});
     const std::string shape = "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257";
     std::vector<std::pair<std::string, Words>> all = {
@@ -279,8 +268,7 @@ TEST(Outputs, LocksReplaceNoFileOfOthers) {
     }
 }
 
-TEST(Outputs, TheProgramsOwnFilesAreNoDevices) {
-    TemporaryFolder folder;
+TEST_F(Outputs, TheProgramsOwnFilesAreNoDevices) {
     ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
     EXPECT_TRUE(
         contains(message_of([&] { write_whole_file(folder / "pipe", {"text"}); }), "is a device or a pipe"));
@@ -288,8 +276,7 @@ TEST(Outputs, TheProgramsOwnFilesAreNoDevices) {
     EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
 }
 
-TEST(Outputs, ALinkLeadsToItsTarget) {
-    TemporaryFolder folder;
+TEST_F(Outputs, ALinkLeadsToItsTarget) {
     fs::create_directory(folder / "elsewhere");
     write_whole_file(folder / "elsewhere/file", {"old"});
     fs::create_symlink("elsewhere/file", folder / "link");

@@ -266,6 +266,26 @@ TEST(ReportTraining, MeasuresEachCase) {
     }
 }
 
+// --- the program bench ---
+
+TEST(Bench, MeasuresKernelsAndTheCpu) {
+    if (test_device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    const TemporaryFolder folder;
+    const std::string json = folder / "bench.json";
+    const auto bench = [](const Words& options) { return run_program(with({bin("bench")}, options)); };
+    const ProgramResult run = bench({"--device", test_device(), "--filter",
+                                     "gelu_forward/(gelu_forward2/fp32/block:64|cpu/fp32)", "--json", json});
+    expect_ok(run, "gelu_forward2/fp32/block:64/", "gelu_forward/cpu/fp32/", " GB/s ", " % of peak");
+    EXPECT_FALSE(contains(run.out, "bf16"));
+    const ProgramResult cpu = bench({"--device", "cpu", "--filter", "gelu_forward"});
+    expect_ok(cpu, "gelu_forward/cpu/fp32/");
+    EXPECT_FALSE(contains(cpu.out, "gelu_forward1"));
+    expect_ok(run_program({bin("report"), "--compare", json, json}), "the same within 2 % in 4;");
+    for (const auto& [filter, says] : {std::pair("no such row", "--filter no such row: no row has such a"),
+                                       std::pair("(", "--filter (: ")})
+        expect_refusal(bench({"--filter", filter, "--device", "cpu"}), says);
+}
+
 // --- checks ---
 
 TEST(Difference, NonFiniteValuesExceedEveryLimit) {

@@ -51,30 +51,6 @@ TEST(SavedShards, TheSameRunResumesExactly) {
     for (int i = 0; i < 100; i++) ASSERT_EQ(read(first, 1, 20), read(second, 1, 20)) << i;
 }
 
-TEST(SavedShards, SmallerBatchesReadTheRestOnce) {
-    Shards shards;
-    shards.write("a.bin", 0, 1001);
-    for (int halves : {1, 20, 49}) {
-        DataLoader first = shards.open(2, 10), second = shards.open(1, 5);
-        const std::set<int> before = read(first, halves, 20);
-        second.resume(fit_position(first.position(), shards_of(first), second));
-        const std::set<int> after = read(second, 200 - 4 * halves, 5);
-        EXPECT_EQ(before.size() + after.size(), 1000u);
-        EXPECT_TRUE(both(before, after).empty()) << halves;
-    }
-}
-
-TEST(SavedShards, LargerBatchesReadTheRestOnce) {
-    Shards shards;
-    shards.write("a.bin", 0, 4001);
-    DataLoader first = shards.open(1, 10), second = shards.open(4, 10);
-    const std::set<int> before = read(first, 200, 10);
-    second.resume(fit_position(first.position(), shards_of(first), second));
-    const std::set<int> after = read(second, 50, 40);
-    EXPECT_EQ(after.size(), 2000u);
-    EXPECT_TRUE(both(before, after).empty());
-}
-
 TEST(SavedShards, OrderedPositionsCountTokens) {
     Shards shards;
     shards.write("a.bin", 0, 1001);

@@ -27,8 +27,9 @@ static std::string shard_bytes(int32_t magic, int32_t version, int32_t count, st
     return bytes;
 }
 
-TEST(token_file, writes_the_exact_format_and_reads_it_back) {
-    TemporaryFolder folder;
+using token_file = InFolder;
+
+TEST_F(token_file, writes_the_exact_format_and_reads_it_back) {
     std::vector<uint16_t> tokens = {0, 1, 255, 256, 50256, 65535, 7};
     write_token_shard(folder / "a.bin", tokens.data(), tokens.size());
     EXPECT_EQ(read_whole_file(folder / "a.bin"), shard_bytes(20240520, 1, 7, tokens));
@@ -44,14 +45,7 @@ TEST(token_file, writes_the_exact_format_and_reads_it_back) {
         }
 }
 
-TEST(token_file, an_empty_shard_is_a_shard) {
-    TemporaryFolder folder;
-    write_token_shard(folder / "empty.bin", nullptr, 0);
-    EXPECT_EQ(open_token_shard(folder / "empty.bin").tokens, 0u);
-}
-
-TEST(token_file, refuses_ranges_outside_the_shard) {
-    TemporaryFolder folder;
+TEST_F(token_file, refuses_ranges_outside_the_shard) {
     uint16_t tokens[4] = {1, 2, 3, 4};
     write_token_shard(folder / "a.bin", tokens, 4);
     TokenShard shard = open_token_shard(folder / "a.bin");
@@ -63,8 +57,7 @@ TEST(token_file, refuses_ranges_outside_the_shard) {
     EXPECT_THROW(read_tokens(shard, 0, 4, tokens), Error);
 }
 
-TEST(token_file, positions_past_4_gib_are_read_correctly) {
-    TemporaryFolder folder;
+TEST_F(token_file, positions_past_4_gib_are_read_correctly) {
     const uint64_t count = max_shard_tokens;
     write_whole_file(folder / "big.bin", {shard_bytes(20240520, 1, int32_t(count), {})});
     std::error_code full;
@@ -82,8 +75,7 @@ TEST(token_file, positions_past_4_gib_are_read_correctly) {
     EXPECT_EQ(got[1], 4711);
 }
 
-TEST(token_file, damaged_files_are_refused_by_name) {
-    TemporaryFolder folder;
+TEST_F(token_file, damaged_files_are_refused_by_name) {
     std::string good = shard_bytes(20240520, 1, 3, {1, 2, 3});
     struct Case {
         const char* expected;
@@ -109,8 +101,7 @@ TEST(token_file, damaged_files_are_refused_by_name) {
     EXPECT_TRUE(contains(error_of("/dev/null"), "not a regular file"));
 }
 
-TEST(token_file, a_failed_write_leaves_no_file) {
-    TemporaryFolder folder;
+TEST_F(token_file, a_failed_write_leaves_no_file) {
     uint16_t token = 1;
     EXPECT_THROW(write_token_shard(folder / "no/such/folder.bin", &token, 1), Error);
     EXPECT_THROW(write_token_shard(folder / "a.bin", &token, max_shard_tokens + 1), Error);
@@ -119,7 +110,7 @@ TEST(token_file, a_failed_write_leaves_no_file) {
     EXPECT_FALSE(std::filesystem::exists(temporary_of(folder / "b.bin")));
 }
 
-TEST(token_file, tokens_outside_the_vocabulary_are_named) {
+TEST_F(token_file, tokens_outside_the_vocabulary_are_named) {
     const TokenShard shard = {"some.bin", 10, ""};
     const uint16_t tokens[] = {0, 66, 67, 68};
     check_tokens(shard, 5, std::span(tokens, 2), 67);
@@ -129,8 +120,7 @@ TEST(token_file, tokens_outside_the_vocabulary_are_named) {
 }
 
 // The whole of a small file, the ends of a large one.
-TEST(token_file, the_checksum_tells_shards_apart) {
-    TemporaryFolder folder;
+TEST_F(token_file, the_checksum_tells_shards_apart) {
     for (size_t count : {size_t(0), size_t(1), size_t(1000), size_t(3) << 20}) {
         std::vector<uint16_t> tokens(count, 5);
         auto checksum = [&] {
@@ -149,8 +139,7 @@ TEST(token_file, the_checksum_tells_shards_apart) {
 }
 
 // A run reads its shards by name, again and again.
-TEST(token_file, a_shard_that_changes_while_it_is_read_is_refused) {
-    TemporaryFolder folder;
+TEST_F(token_file, a_shard_that_changes_while_it_is_read_is_refused) {
     const std::string path = folder / "a.bin";
     std::vector<uint16_t> tokens(100, 5);
     write_token_shard(path, tokens.data(), 100);

@@ -315,8 +315,8 @@ TEST(tokenizer, shakespeare_equals_bpe_from_the_merges) {
 TEST(tokenizer, file_made_from_the_published_vocabulary_equals_llmc_s) {
     NEEDS_SHARED_DATA();
     TemporaryFolder folder;
-    Tokenizer made = make_gpt2_tokenizer(shared_data + "vocab.bpe", shared_data + "encoder.json");
-    write_tokenizer(made, folder / "made.bin");
+    expect_ok(run_program({BINARY_DIR "/prepare_data", "--make-tokenizer", folder / "made.bin", "--vocab",
+                           shared_data + "vocab.bpe", "--encoder", shared_data + "encoder.json"}));
     EXPECT_TRUE(read_whole_file(folder / "made.bin") == read_whole_file(shared_data + "gpt2_tokenizer.bin"));
     // Version 1 has no end-of-text field.
     std::string bytes = read_whole_file(folder / "made.bin");

@@ -9,7 +9,7 @@
 [ -z "$LLMC_TEST_DEVICE" ] || exit 77
 newer=
 case "$1 $2" in
-    16*layernorm_test | 16*residual_test)
+    16*layernorm_test)
         newer=$(dirname "$0")/../.tools/bin/with-newer-mesa
         [ -x "$newer" ] || exit 77 ;;
 esac
