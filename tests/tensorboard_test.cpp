@@ -1,16 +1,16 @@
-// TensorBoard's event files: the bytes of records, their contents (parsed by the reader below), and the files
-// of whole runs, also killed and resumed ones, compared to metrics.csv.
+// TensorBoard's event files: the bytes of records and events, and the files of whole runs, also killed and
+// resumed ones, compared to metrics.csv.
 #include "llmc/run/tensorboard.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <cmath>
+#include <cstring>
 #include <fstream>
-#include <map>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/run/log.h"
 #include "tests/message_of.h"
@@ -19,189 +19,65 @@
 // Tiny models gain nothing from threads.
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
-// --- a reader of events that shares no code with the writer ---
-
-struct ReadEvent {
-    double wall_time = 0;
-    int64_t step = 0;
-    std::string version;
-    int status = 0;  // the SessionLog's
-    std::vector<std::pair<std::string, float>> scalars;
+// An event of a file: its time, and the bytes behind that.
+struct Event {
+    double time;
+    std::string rest;
 };
-
-// A field of a message: the value of a varint, or the bytes of anything else.
-struct Field {
-    int number;
-    uint64_t value;
-    std::string bytes;
-};
-
-static uint64_t take_varint(std::string_view& text) {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-        const auto byte = uint8_t(text.at(0));
-        text.remove_prefix(1);
-        value |= uint64_t(byte & 127) << shift;
-        if (byte < 128) return value;
-    }
-    throw std::runtime_error("a varint of more than 64 bits");
-}
-
-static std::vector<Field> fields_of(std::string_view message) {
-    std::vector<Field> fields;
-    while (!message.empty()) {
-        const uint64_t key = take_varint(message);
-        Field field = {int(key >> 3), 0, ""};
-        if ((key & 7) == 0) {
-            field.value = take_varint(message);
-        } else {
-            const std::map<int, size_t> fixed = {{1, 8}, {5, 4}};
-            const size_t size = (key & 7) == 2 ? take_varint(message) : fixed.at(int(key & 7));
-            if (size > message.size()) throw std::runtime_error("a truncated field");
-            field.bytes = message.substr(0, size);
-            message.remove_prefix(size);
-        }
-        fields.push_back(field);
-    }
-    return fields;
-}
-
-template <class Number>
-static Number number_in(std::string_view bytes) {
-    Number number;
-    if (bytes.size() < sizeof(number)) throw std::runtime_error("too few bytes");
-    memcpy(&number, bytes.data(), sizeof(number));
-    return number;
-}
-
-static std::pair<std::string, float> scalar_of(const std::string& message) {
-    std::pair<std::string, float> scalar;
-    bool has_value = false;
-    for (const Field& field : fields_of(message)) {
-        if (field.number == 1) scalar.first = field.bytes;
-        if (field.number == 2) scalar.second = number_in<float>(field.bytes);
-        has_value |= field.number == 2;
-    }
-    EXPECT_TRUE(has_value) << scalar.first << ": a reader would ignore it";
-    return scalar;
-}
-
-static ReadEvent event_of(const std::string& message) {
-    ReadEvent event;
-    for (const Field& field : fields_of(message)) {
-        if (field.number == 1) event.wall_time = number_in<double>(field.bytes);
-        if (field.number == 2) event.step = int64_t(field.value);
-        if (field.number == 3) event.version = field.bytes;
-        if (field.number == 5)
-            for (const Field& value : fields_of(field.bytes)) event.scalars.push_back(scalar_of(value.bytes));
-        if (field.number == 7) event.status = int(fields_of(field.bytes).at(0).value);
-    }
-    return event;
-}
-
-static uint32_t crc_bit_by_bit(std::string_view bytes) {
-    uint32_t crc = ~0u;
-    for (char byte : bytes) {
-        crc ^= uint8_t(byte);
-        for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ 0x82f63b78u : crc >> 1;
-    }
-    crc = ~crc;
-    return (crc >> 15 | crc << 17) + 0xa282ead8u;
-}
 
 // All complete records. A killed program may leave an incomplete one at the end.
-static std::vector<ReadEvent> read_events(const std::string& path) {
+static std::vector<Event> read_events(const std::string& path) {
     const std::string file = read_whole_file(path);
-    std::string_view rest = file;
-    std::vector<ReadEvent> events;
-    while (rest.size() >= 16) {
-        const auto length = number_in<uint64_t>(rest);
-        EXPECT_EQ(number_in<uint32_t>(rest.substr(8)), crc_bit_by_bit(rest.substr(0, 8))) << path;
-        if (rest.size() - 16 < length) break;
-        const std::string message(rest.substr(12, length));
-        EXPECT_EQ(number_in<uint32_t>(rest.substr(12 + length)), crc_bit_by_bit(message)) << path;
-        events.push_back(event_of(message));
-        rest.remove_prefix(16 + length);
+    std::vector<Event> events;
+    uint64_t length = 0;
+    for (size_t at = 0; at + 16 <= file.size(); at += 16 + length) {
+        memcpy(&length, &file[at], sizeof length);
+        if (length > file.size() - at - 16) break;
+        const std::string message = file.substr(at + 12, length);
+        EXPECT_EQ(file.substr(at, 16 + length), tf_record(message)) << path;
+        events.push_back({0, message.substr(9)});
+        memcpy(&events.back().time, &message[1], sizeof(double));
     }
     return events;
+}
+
+static std::string rest_of(const std::string& record) { return record.substr(21, record.size() - 25); }
+
+// Of steps below 128.
+static int step_of(const Event& event) { return event.rest[0] == 0x10 ? event.rest[1] : 0; }
+static std::string start_at(int step) {
+    return (step ? std::string{0x10, char(step)} : "") + "\x3a\x02\x08\x01";
 }
 
 // The event files in the order in which TensorBoard reads them.
 static Words event_files(const std::string& run) {
     Words paths;
-    for (const auto& entry : std::filesystem::directory_iterator(run + "/tensorboard"))
-        paths.push_back(entry.path().generic_string());
-    std::sort(paths.begin(), paths.end());
+    for (const std::string& name : names_in(run + "/tensorboard"))
+        paths.push_back(run + "/tensorboard/" + name);
     return paths;
 }
 
-using Curves = std::map<std::string, std::vector<std::pair<int64_t, float>>>;  // by tag: steps and values
-
-static void drop_from(std::vector<std::pair<int64_t, float>>& curve, int64_t step) {
-    std::erase_if(curve, [&](const auto& point) { return point.first >= step; });
-}
-
-// What TensorBoard shows of a run. It has two readers. event_accumulator.py drops earlier events at START.
-// The data server (run.rs, reservoir.rs) ignores START, but a value of a tag drops the tag's values of its
-// step and later steps.
-enum class Reader { event_accumulator, data_server };
-static Curves shown(const std::string& run, Reader reader) {
-    Curves curves;
-    for (const std::string& path : event_files(run))
-        for (const ReadEvent& event : read_events(path)) {
-            if (reader == Reader::event_accumulator && event.status == 1)
-                for (auto& [tag, curve] : curves) drop_from(curve, event.step);
-            for (const auto& [tag, value] : event.scalars) {
-                if (reader == Reader::data_server) drop_from(curves[tag], event.step);
-                curves[tag].push_back({event.step, value});
-            }
-        }
-    return curves;
-}
-
-// The same curves from metrics.csv.
-static Curves curves_of_metrics(const std::string& run) {
-    static const char* tags[] = {"",
-                                 "loss/train",
-                                 "training/learning_rate",
-                                 "training/gradient_norm",
-                                 "training/tokens_per_second",
-                                 "",
-                                 "loss/validation",
-                                 "hellaswag/accuracy",
-                                 "",
-                                 "",
-                                 ""};
-    Curves curves;
-    std::ifstream file(run + "/metrics.csv");
-    std::string line;
-    std::getline(file, line);
-    while (std::getline(file, line)) {
-        std::istringstream fields(line);
-        std::string field;
-        const int step = atoi(line.c_str());
-        for (int column = 0; std::getline(fields, field, ','); column++)
-            if (*tags[column] && !field.empty())
-                curves[tags[column]].push_back({step, strtof(field.c_str(), nullptr)});
-    }
-    return curves;
-}
-
-static void expect_metrics_are_shown(const std::string& run) {
-    const Curves expected = curves_of_metrics(run);
-    ASSERT_FALSE(expected.empty());
-    for (Reader reader : {Reader::event_accumulator, Reader::data_server}) {
-        SCOPED_TRACE(reader == Reader::data_server ? "data server" : "event accumulator");
-        Curves found = shown(run, reader);
-        ASSERT_EQ(found.size(), expected.size());
-        for (const auto& [tag, curve] : expected) {
-            ASSERT_EQ(found[tag].size(), curve.size()) << tag;
-            for (size_t i = 0; i < curve.size(); i++) {
-                EXPECT_EQ(found[tag][i].first, curve[i].first) << tag;
-                const bool whole = tag == "training/tokens_per_second";  // in metrics.csv
-                EXPECT_NEAR(found[tag][i].second, curve[i].second, whole ? 1 : 0) << tag;
-            }
-        }
+// Expects the events of the rows of metrics.csv, whose speeds, at the end of an event, are rounded.
+static void expect_metrics(const std::string& run, const std::vector<Event>& events) {
+    const Words rows = lines_of(read_whole_file(run + "/metrics.csv"));
+    ASSERT_EQ(events.size() + 1, rows.size());
+    for (size_t i = 0; i < events.size(); i++) {
+        SCOPED_TRACE(rows[i + 1]);
+        Words fields;
+        std::istringstream row(rows[i + 1]);
+        for (std::string field; std::getline(row, field, ',');) fields.push_back(field);
+        const auto number = [&](size_t column) { return strtof(fields.at(column).c_str(), nullptr); };
+        std::vector<Scalar> scalars = {{"loss/validation", number(6)}};
+        if (!fields[7].empty()) scalars = {{"hellaswag/accuracy", number(7)}};
+        if (!fields[1].empty())
+            scalars = {{"loss/train", number(1)},
+                       {"training/gradient_norm", number(3)},
+                       {"training/learning_rate", number(2)},
+                       {"training/tokens_per_second", number(4)}};
+        const std::string expected = rest_of(event_record(int(number(0)), scalars));
+        const size_t same = expected.size() - (fields[1].empty() ? 0 : sizeof(float));
+        EXPECT_EQ(events[i].rest.substr(0, same), expected.substr(0, same));
+        EXPECT_EQ(events[i].rest.size(), expected.size());
     }
 }
 
@@ -254,16 +130,10 @@ TEST(TensorBoard, EventsAreIdenticalToProtobufs) {
          bytes("\x10\x80\xa8\xd6\xb9\x07\x2a\x0a\x0a\x08\x0a\x01x\x15\0\0\x50\x40", 18)},
         {event_record(7, {}), "\x10\x07"},
     };
-    for (const auto& [record, expected] : events) {
-        const size_t before = 12 + 9, after = 4;  // the record's header, the time; the checksum
-        EXPECT_EQ(record.substr(before, record.size() - before - after), expected);
-    }
+    for (const auto& [record, expected] : events) EXPECT_EQ(rest_of(record), expected);
     TemporaryFolder run;
-    for (const int step : {0, 7}) {
-        const std::string file = read_whole_file(start_event_file(run / std::to_string(step), step));
-        EXPECT_EQ(file.substr(40 + 12 + 9, file.size() - 65),
-                  std::string(step ? "\x10\x07" : "") + "\x3a\x02\x08\x01");
-    }
+    for (const int step : {0, 7})
+        EXPECT_EQ(read_events(start_event_file(run / std::to_string(step), step)).at(1).rest, start_at(step));
 }
 
 // --- files ---
@@ -273,11 +143,9 @@ TEST(TensorBoard, LaterFilesSortLater) {
     Words written;
     for (int i = 0; i < 4; i++) {  // within a second
         written.push_back(start_event_file(run / "tensorboard", i - 1));
-        const std::vector<ReadEvent> events = read_events(written.back());
+        const std::vector<Event> events = read_events(written.back());
         ASSERT_EQ(events.size(), i == 0 ? 1u : 2u);
-        if (i == 0) continue;
-        EXPECT_EQ(events[1].status, 1);
-        EXPECT_EQ(events[1].step, i - 1);
+        EXPECT_TRUE(i == 0 || events[1].rest == start_at(i - 1));
     }
     EXPECT_EQ(event_files(run.path), written);
     // from clocks that ran ahead, and with more digits than this century's times
@@ -304,8 +172,10 @@ TEST(TensorBoard, HasAllMetrics) {
     log.log_train(1, {11.5f, 1e-4f, 2.5f, 99999, "outlier"});
     log.log_eval(2, 0.29989f);
     log.log_val(2, 9.75f);
-    EXPECT_EQ(curves_of_metrics(run.path).size(), 6u);
-    expect_metrics_are_shown(run.path);
+    std::vector<Event> events = read_events(event_files(run.path)[0]);
+    events.erase(events.begin());  // the version
+    EXPECT_EQ(events.size(), 5u);
+    expect_metrics(run.path, events);
 }
 
 static void write_with_room(LogFile& file, size_t bytes) {
@@ -329,11 +199,9 @@ TEST(TensorBoard, WriteErrors) {
     write_with_room(file, 0);
     EXPECT_EQ(read_events(file.path).size(), 1u);
     file.append(event_record(2, {{"loss", 2}}));
-    const std::vector<ReadEvent> events = read_events(file.path);
+    const std::vector<Event> events = read_events(file.path);
     ASSERT_EQ(events.size(), 4u);
-    EXPECT_EQ(events[1].step, 1);
-    EXPECT_EQ(events[2].step, 1);
-    EXPECT_EQ(events[3].step, 2);
+    for (const int i : {1, 2, 3}) EXPECT_EQ(step_of(events[size_t(i)]), std::max(1, i - 1));
 }
 
 // --- runs ---
@@ -347,14 +215,15 @@ TEST(TensorBoard, ARunWritesItsMetricsAndIsBitIdentical) {
     expect_ok(data.run(with(twelve, {"-o", a, "--tensorboard"})));
     expect_ok(data.run(with(twelve, {"-o", b})));
     ASSERT_EQ(event_files(a).size(), 1u);
-    EXPECT_EQ(shown(a, Reader::event_accumulator)["loss/train"].size(), 12u);
-    EXPECT_EQ(shown(a, Reader::event_accumulator)["loss/validation"].size(), 5u);
-    expect_metrics_are_shown(a);
+    std::vector<Event> events = read_events(event_files(a)[0]);
     double last = before - 1e-3;
-    for (const ReadEvent& event : read_events(event_files(a)[0])) {
-        EXPECT_GE(event.wall_time, last);
-        last = event.wall_time;
+    for (const Event& event : events) {
+        EXPECT_GE(event.time, last);
+        last = event.time;
     }
+    events.erase(events.begin());
+    EXPECT_EQ(events.size(), 12u + 5u);  // steps and validations
+    expect_metrics(a, events);
     EXPECT_LE(last, now() + 1e-3);
     EXPECT_FALSE(std::filesystem::exists(b + "/tensorboard"));
     for (auto path : {model_path, optimizer_path})
@@ -374,10 +243,13 @@ TEST(TensorBoard, AResumedRunShowsNoStepTwice) {
     ASSERT_EQ(event_files(a).size(), 2u);
     EXPECT_EQ(event_files(a)[0], first);
     EXPECT_EQ(read_whole_file(first), kept);
-    const std::vector<ReadEvent> events = read_events(event_files(a)[1]);
-    EXPECT_EQ(events.at(1).status, 1);
-    EXPECT_EQ(events.at(1).step, 8);
-    expect_metrics_are_shown(a);
+    // the first file's events from step 8 on are void
+    std::vector<Event> shown = read_events(first), resumed = read_events(event_files(a)[1]);
+    EXPECT_EQ(resumed.at(1).rest, start_at(8));
+    std::erase_if(shown, [](const Event& event) { return step_of(event) >= 8; });
+    shown.erase(shown.begin());
+    shown.insert(shown.end(), resumed.begin() + 2, resumed.end());
+    expect_metrics(a, shown);
     expect_ok(resume(a, {"--tensorboard=false"}));  // already done
     EXPECT_EQ(event_files(a).size(), 2u);
 }
