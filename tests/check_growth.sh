@@ -13,5 +13,5 @@ check() {
 }
 check 44906 llmc shaders
 check 6436 dev
-check 30872 tests
+check 30853 tests
 exit $bad

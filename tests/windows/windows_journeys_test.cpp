@@ -29,8 +29,9 @@ static ProgramResult prepare(const Words& more) {
 static const Words short_run = words_of("-x 2 -b 2 -t 16 -s 0 -v 0 --device cpu");
 static const std::string of_bytes = "custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=257";
 
-TEST(Windows, NamesThatDifferInCaseAreOneFile) {
-    const Data data;
+using Windows = WithData;
+
+TEST_F(Windows, NamesThatDifferInCaseAreOneFile) {
     fs::create_directories(data / "z");
     write_text(data / "z/Shakespeare_train.bin");
     const std::string text = read_whole_file(data / "z/Shakespeare_train.bin");
@@ -46,40 +47,33 @@ TEST(Windows, NamesThatDifferInCaseAreOneFile) {
     fs::create_directories(run);
     for (const char* name : {"/Main.log", "/Metrics.csv", "/Options.toml"})
         write_whole_file(run + name, {"mine"});
-    ProgramResult result = run_program(train);
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(run_program(train));
     for (const char* name : {"/main.log", "/metrics.csv", "/options.toml"})
         EXPECT_EQ(read_whole_file(run + "/earlier_1" + name), "mine");
 
     const Words eval = {BINARY_DIR "/eval", "-i", data / "VAL.BIN", "-b", "1", "-t", "16", "--device", "cpu"};
-    result = run_program(with(eval, {"-e", upper}));
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(run_program(with(eval, {"-e", upper})));
     const std::string model = read_whole_file(model_path(run, 2));
-    result = run_program(with({program, "-i", data.train, "-e", back(upper), "-o", run}, short_run));
+    const ProgramResult result =
+        run_program(with({program, "-i", data.train, "-e", back(upper), "-o", run}, short_run));
     EXPECT_TRUE(read_whole_file(model_path(run + (result.status ? "" : "/earlier_2"), 2)) == model)
         << result.err;
 }
 
-TEST(Windows, BackslashesSeparateNames) {
-    const Data data;
+TEST_F(Windows, BackslashesSeparateNames) {
     write_text(data / "text");
     const std::string run = back(data / "new1/new2/r3");
-    ProgramResult result =
-        run_program(with({program, "-i", back(data.train), "-e", tiny, "-o", run}, short_run));
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(run_program(with({program, "-i", back(data.train), "-e", tiny, "-o", run}, short_run)));
     expect_ok(prepare({"--out", back(data / "pd/n/m"), "--name", "x", back(data / "text")}));
     EXPECT_TRUE(fs::exists(data / "pd/n/m/x_train.bin"));
-    result = run_program(
-        {program, "-e", of_bytes, "--tokenizer", "bytes", "--export", "hf", back(data / "x/y/hf")});
-    EXPECT_EQ(result.status, 0) << result.err;
-    for (const char* name : {"..\\escaped", "../escaped", "C:escaped", "a\\b"}) {
-        result = prepare({"--out", data / "pd/n", "--name", name, data / "text"});
-        EXPECT_EQ(result.status, 1) << name;
-        EXPECT_TRUE(contains(result.err, "must not lead to another folder"));
-    }
+    expect_ok(run_program(
+        {program, "-e", of_bytes, "--tokenizer", "bytes", "--export", "hf", back(data / "x/y/hf")}));
+    for (const char* name : {"..\\escaped", "../escaped", "C:escaped", "a\\b"})
+        expect_refusal(prepare({"--out", data / "pd/n", "--name", name, data / "text"}),
+                       "must not lead to another folder");
     write_whole_file(data / "m.safetensors.index.json",
                      {R"({"weight_map": {"wte.weight": "..\\secret.safetensors"}})"});
-    result =
+    ProgramResult result =
         run_program({program, "-e", data / "m.safetensors.index.json", "--export", "gguf", data / "x.gguf"});
     EXPECT_EQ(result.status, 1);
     EXPECT_FALSE(contains(result.err, "cannot open"));
@@ -87,24 +81,21 @@ TEST(Windows, BackslashesSeparateNames) {
     EXPECT_EQ(result.status, 1);
     EXPECT_FALSE(contains(result.err, "accepted are"));
     // no / after this prefix, but the program adds names with one
-    result = run_program(with({program, "-i", data.train, "-e", tiny, "-o",
-                               "\\\\?\\" + back(fs::absolute(data / "long").string()) + "/r"},
-                              short_run));
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(run_program(with({program, "-i", data.train, "-e", tiny, "-o",
+                                "\\\\?\\" + back(fs::absolute(data / "long").string()) + "/r"},
+                               short_run)));
 }
 
-TEST(Windows, NulSwallows) {
-    const ProgramResult result =
-        run_program({program, "-e", of_bytes, "--tokenizer", "bytes", "--export", "gguf", "NUL"});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_LT(result.out.size(), 4000u);
-    EXPECT_FALSE(contains(result.out, "GGUF"));
+TEST_F(Windows, NulSwallows) {
+    const std::string out =
+        output_of(run_program({program, "-e", of_bytes, "--tokenizer", "bytes", "--export", "gguf", "NUL"}));
+    EXPECT_LT(out.size(), 4000u);
+    EXPECT_FALSE(contains(out, "GGUF"));
 }
 
 // CON prints on a real console, under each of its names, and reads what is typed there.
-TEST(Windows, TheConsoleIsAFile) {
-    TemporaryFolder folder;
-    const std::string log = folder / "log";
+TEST_F(Windows, TheConsoleIsAFile) {
+    const std::string log = data / "log";
     const auto on_screen = [&](const Words& command) {
         expect_ok(run_program(with({BINARY_DIR "/ctrl_c", "--screen", log, "typed"}, command)));
         std::string shown = read_whole_file(log);
@@ -112,21 +103,20 @@ TEST(Windows, TheConsoleIsAFile) {
         return shown;
     };
     const Words corpus = {BINARY_DIR "/make_corpus", "--stories", "1", "--out"};
-    expect_ok(run_program(with(corpus, {folder / "text"})));
-    const std::string text = first_bytes(folder / "text", 60);
-    EXPECT_FALSE(contains(on_screen(with(corpus, {folder / "text"})), text));
+    expect_ok(run_program(with(corpus, {data / "text"})));
+    const std::string text = first_bytes(data / "text", 60);
+    EXPECT_FALSE(contains(on_screen(with(corpus, {data / "text"})), text));
     for (const char* name : {"CON", "CONOUT$", ".\\con.txt"})
         EXPECT_TRUE(contains(on_screen(with(corpus, {name})), text)) << name;
     for (const char* name : {"con", "CONIN$", "-"}) {
-        on_screen({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", name});
-        EXPECT_EQ(fs::file_size(folder / "x_train.bin"), 1024 + 2 * (sizeof "typed\r\n" - 1 + 1)) << name;
-        fs::remove(folder / "x_train.bin");
+        on_screen({BINARY_DIR "/prepare_data", "--out", data.path, "--name", "x", name});
+        EXPECT_EQ(fs::file_size(data / "x_train.bin"), 1024 + 2 * (sizeof "typed\r\n" - 1 + 1)) << name;
+        fs::remove(data / "x_train.bin");
     }
 }
 
 // Files and folders of a device's name, which Windows before 11 has in every folder: refused, or made.
-TEST(Windows, DevicesAreNoFilesOfOutputs) {
-    const Data data;
+TEST_F(Windows, DevicesAreNoFilesOfOutputs) {
     write_text(data / "text");
     for (const std::string name : {"con", "NUL", "aux", "Lpt1"}) {
         const std::string json = data / "pd/" + name + ".json", out = data / name;
@@ -144,46 +134,39 @@ TEST(Windows, DevicesAreNoFilesOfOutputs) {
     expect_refusal(prepare({"--out", data / "pd", "--name", "ab:c", data / "text"}), "Invalid argument");
 }
 
-TEST(Windows, PathsMayHaveAnyCharacter) {
-    const Data data;
+TEST_F(Windows, PathsMayHaveAnyCharacter) {
     const std::string folder =
         data / "\xf0\x9f\x98\x80 \xe2\x82\xac \xf0\xa0\x80\x8b";  // U+1F600, U+20AC, U+2000B
     create_folders(folder);
     write_text(folder + "/text \xf0\x9f\x98\x80.txt");
-    ProgramResult result = prepare({"--out", folder, "--name", "x\xf0\x9f\x98\x80", folder + "/text*.txt"});
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(prepare({"--out", folder, "--name", "x\xf0\x9f\x98\x80", folder + "/text*.txt"}));
     EXPECT_TRUE(file_exists(folder + "/x\xf0\x9f\x98\x80_train.bin"));
     const std::string run = folder + "/run\xf0\x9f\x98\x80";
-    result =
-        run_program(with({program, "-i", folder + "/*_train.bin", "-e", of_bytes, "-o", run}, short_run));
-    EXPECT_EQ(result.status, 0) << result.err;
-    result = run_program(with({program, "-y", "1", "-o", run}, {"-x", "3"}));
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(
+        run_program(with({program, "-i", folder + "/*_train.bin", "-e", of_bytes, "-o", run}, short_run)));
+    expect_ok(run_program({program, "-y", "1", "-o", run, "-x", "3"}));
     EXPECT_TRUE(file_exists(model_path(run, 3)));
     // as the current folder
     wchar_t before[32768];
     GetCurrentDirectoryW(32768, before);
     ASSERT_TRUE(SetCurrentDirectoryW(fs::path(folder).wstring().c_str()));
-    result = run_program({BINARY_DIR "/eval", "-e", "run\xf0\x9f\x98\x80", "-i", "x*_train.bin", "-b", "1",
-                          "-t", "16", "--device", "cpu"});
+    const ProgramResult result = run_program({BINARY_DIR "/eval", "-e", "run\xf0\x9f\x98\x80", "-i",
+                                              "x*_train.bin", "-b", "1", "-t", "16", "--device", "cpu"});
     SetCurrentDirectoryW(before);
-    EXPECT_EQ(result.status, 0) << result.err;
+    expect_ok(result);
 }
 
-TEST(Windows, PrintedCommandsAreOfThisSystem) {
-    const Data data;
+TEST_F(Windows, PrintedCommandsAreOfThisSystem) {
     const std::string renamed = data / "vulkan-gpt2-train.exe", run = data / "my run";
     fs::copy_file(program + ".exe", renamed);
     for (const char* name : {"/a.txt", "/b.txt", "/c.txt"}) write_text(data.path + name);
-    const ProgramResult result =
-        run_program(with({renamed, "--text", back(data / "*.txt"), "-o", back(run)}, short_run));
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_EQ(result.out.find('\''), std::string::npos) << result.out;
-    EXPECT_TRUE(contains(result.out, "vulkan-gpt2-generate -e \""));
+    const std::string out =
+        output_of(run_program(with({renamed, "--text", back(data / "*.txt"), "-o", back(run)}, short_run)));
+    EXPECT_FALSE(contains(out, "'"));
+    EXPECT_TRUE(contains(out, "vulkan-gpt2-generate -e \""));
 }
 
-TEST(Windows, WildcardsStandForNoHiddenFiles) {
-    const Data data;
+TEST_F(Windows, WildcardsStandForNoHiddenFiles) {
     fs::create_directories(data / "notes");
     for (const char* name : {"c1.txt", "c2.txt", "desktop.txt"}) write_text(data / "notes/" + name, name);
     const std::string hidden = data / "notes/desktop.txt";
@@ -200,9 +183,8 @@ TEST(Windows, WildcardsStandForNoHiddenFiles) {
     EXPECT_GT(tokens_of(hidden), 1000u);  // named by somebody
 }
 
-TEST(Windows, TheConsoleKeepsItsCodePage) {
-    TemporaryFolder folder;
-    const Words in_console = {BINARY_DIR "/ctrl_c", folder / "log", "number"};
+TEST_F(Windows, TheConsoleKeepsItsCodePage) {
+    const Words in_console = {BINARY_DIR "/ctrl_c", data / "log", "number"};
     const Words generate = args(bin("generate"), "-e", of_bytes, "--tokenizer bytes --device cpu");
     expect_ok(run_program(with(in_console, {program, "--version"})));
     EXPECT_EQ(run_program(with(in_console, {program, "--none"})).status, 1);
@@ -212,7 +194,7 @@ TEST(Windows, TheConsoleKeepsItsCodePage) {
     EXPECT_NE(run_program(with(in_console, endless)).status, 77);
 }
 
-TEST(Windows, ControlDAndControlZEndWhatIsTyped) {
+TEST_F(Windows, ControlDAndControlZEndWhatIsTyped) {
     for (const char* key : {"\x04", "\x1a"}) {
         const ProgramResult result = run_with_input({BINARY_DIR "/generate", "-e", of_bytes, "--tokenizer",
                                                      "bytes", "--device", "cpu", "-n", "3", "-i"},
@@ -223,17 +205,16 @@ TEST(Windows, ControlDAndControlZEndWhatIsTyped) {
     }
 }
 
-TEST(Windows, HintsNameNoProgramsOfOtherSystems) {
-    TemporaryFolder folder;
-    write_whole_file(folder / "utf32", {std::string_view("\xff\xfe\0\0a\0\0\0", 8)});
-    const ProgramResult result = prepare({"--out", folder.path, "--name", "x", folder / "utf32"});
+TEST_F(Windows, HintsNameNoProgramsOfOtherSystems) {
+    write_whole_file(data / "utf32", {std::string_view("\xff\xfe\0\0a\0\0\0", 8)});
+    const ProgramResult result = prepare({"--out", data.path, "--name", "x", data / "utf32"});
     EXPECT_EQ(result.status, 1);
     EXPECT_FALSE(contains(result.err, "iconv"));
     EXPECT_TRUE(contains(result.err, "UTF-32"));
 }
 
 // The zip holds the programs, these files and the documents.
-TEST(Windows, TheReadmeOfTheZipKnowsEveryProgramAndLibrary) {
+TEST_F(Windows, TheReadmeOfTheZipKnowsEveryProgramAndLibrary) {
     const std::string folder = SOURCE_DIR "/cmake/", readme = read_whole_file(folder + "windows/README.txt"),
                       notices = read_whole_file(folder + "windows/NOTICES.txt"),
                       package = read_whole_file(folder + "package.cmake");
