@@ -173,7 +173,7 @@ TEST_F(Checkpoints, DamagedModelsAreRefused) {
         poke(bytes, 4 * damage.index, damage.value);
         refuses(bytes, damage.because);
     }
-    EXPECT_TRUE(contains(message_of([&] { read_model_header(folder / "none.bin"); }), "none.bin"));
+    expect_error("none.bin", [&] { read_model_header(folder / "none.bin"); });
     EXPECT_THROW(read_model_header(folder.path), Error);
 }
 

@@ -286,7 +286,7 @@ TEST_F(Loader, ForeignPositionsAreRefused) {
     DataLoader larger(folder / "a.bin", 4, 4, 3000, true);
     DataPosition llmcs = DataLoader(folder / "a.bin", 1, 8, 3000, true).position();
     llmcs.sample_tokens = 0;  // which llm.c's files do not store: B*T
-    EXPECT_TRUE(contains(message_of([&] { larger.resume(llmcs); }), "the same data files"));
+    expect_error("the same data files", [&] { larger.resume(llmcs); });
     DataLoader fresh(folder / "a.bin", 4, 4, 3000, true);
     EXPECT_EQ(next_firsts(larger, 16, 25), next_firsts(fresh, 16, 25));  // a refused position changes nothing
     loader.resume(llmcs);
@@ -314,18 +314,17 @@ TEST_F(Loader, ForeignPositionsAreRefused) {
 }
 
 TEST_F(Loader, BadDataIsExplained) {
-    EXPECT_TRUE(contains(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }), "*.bin"));
+    expect_error("*.bin", [&] { DataLoader(folder / "*.bin", 2, 4, 10, false); });
     write_counting(folder / "a.bin", 8);
-    EXPECT_TRUE(contains(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }), "needs 9"));
-    EXPECT_TRUE(
-        contains(message_of([&] { DataLoader(folder / "*.bin", 2, 4, 10, false); }), "smaller batch (-b)"));
+    expect_error("needs 9", [&] { DataLoader(folder / "*.bin", 2, 4, 10, false); });
+    expect_error("smaller batch (-b)", [&] { DataLoader(folder / "*.bin", 2, 4, 10, false); });
     const std::string long_sequences =
         message_of([&] { DataLoader(folder / "*.bin", 1 << 20, 1 << 20, 10, false); });
     EXPECT_TRUE(contains(long_sequences, "needs 1099511627777; use shorter sequences (-t)"));
     EXPECT_THROW(DataLoader(folder / "*.bin", 0, 4, 10, false), Error);
     EXPECT_THROW(DataLoader(folder / "*.bin", 2, -4, 10, false), Error);
     write_whole_file(folder / "b.bin", {"not a shard"});
-    EXPECT_TRUE(contains(message_of([&] { DataLoader(folder / "*.bin", 1, 4, 10, false); }), "b.bin"));
+    expect_error("b.bin", [&] { DataLoader(folder / "*.bin", 1, 4, 10, false); });
 }
 
 TEST_F(Loader, TokensOutOfRangeAreNamed) {

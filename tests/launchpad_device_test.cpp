@@ -15,11 +15,6 @@ static bool validation_wanted() {
     return !validation || strcmp(validation, "0") != 0;
 }
 
-static void expect_error(const std::string& part, const std::function<void()>& action) {
-    const std::string message = message_of(action);
-    EXPECT_TRUE(contains(message, part));
-}
-
 TEST(ChooseDevice, Requests) {
     if (test_device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
     const std::vector<DeviceInfo> devices = list_devices();

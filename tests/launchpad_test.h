@@ -16,13 +16,6 @@ void for_each_mode(Check check) {
     }
 }
 
-// Expects an Error whose message contains `part`.
-template <class Action>
-void expect_error(const char* part, Action action) {
-    const std::string message = message_of(action);
-    EXPECT_NE(message.find(part), std::string::npos) << "expected '" << part << "': " << message;
-}
-
 inline void add_to(LaunchPad& pad, float* total, const float* values, int n, float scale = 1.0f) {
     const SumLossesArgs args = {pad.at(total, 1), pad.at(values, n), n, scale};
     pad.dispatch("sum_losses2", {1}, {1}, args);

@@ -15,3 +15,8 @@ inline std::string message_of(const std::function<void()>& action) {
     }
     return "";
 }
+
+// Expects an Error whose message contains the part.
+inline void expect_error(std::string_view part, const std::function<void()>& action) {
+    EXPECT_TRUE(contains(message_of(action), part));
+}

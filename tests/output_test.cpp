@@ -270,9 +270,8 @@ TEST_F(Outputs, LocksReplaceNoFileOfOthers) {
 
 TEST_F(Outputs, TheProgramsOwnFilesAreNoDevices) {
     ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
-    EXPECT_TRUE(
-        contains(message_of([&] { write_whole_file(folder / "pipe", {"text"}); }), "is a device or a pipe"));
-    EXPECT_TRUE(contains(message_of([&] { FileWriter writer(folder.path); }), "Is a directory"));
+    expect_error("is a device or a pipe", [&] { write_whole_file(folder / "pipe", {"text"}); });
+    expect_error("Is a directory", [&] { FileWriter writer(folder.path); });
     EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
 }
 
