@@ -82,10 +82,6 @@ struct Export : ::testing::Test {
                 check(path, name);
             }
     }
-    void expect_refused(const ProgramResult& result, const Words& parts) {
-        expect_refusal(result);
-        for (const std::string& part : parts) EXPECT_TRUE(contains(result.err, part));
-    }
     TemporaryFolder folder;
 };
 
@@ -178,14 +174,14 @@ TEST_F(Export, PrecisionIsHonoured) {
     }
     EXPECT_TRUE(contains(read_whole_file(folder / "hf/model.safetensors"), "\"dtype\":\"F16\""));
     EXPECT_TRUE(contains(read_whole_file(folder / "hf/config.json"), "\"torch_dtype\": \"float16\""));
-    expect_refused(export_to("hf", folder / "x", {"-e", run_of("bytes"), "--precision", "q8_0"}), {"q8_0"});
-    expect_refused(run_program({program, "--overfit-one-batch", "1", "--precision", "q8_0"}), {"q8_0"});
+    expect_refusal(export_to("hf", folder / "x", {"-e", run_of("bytes"), "--precision", "q8_0"}), "q8_0");
+    expect_refusal(run_program({program, "--overfit-one-batch", "1", "--precision", "q8_0"}), "q8_0");
 }
 
 TEST_F(Export, AFileWithoutATokenizerIsRefused) {
     const std::string bare = folder / "bare.bin";
     std::filesystem::copy(run_of("bpe") + "/model_00000120.bin", bare);
-    expect_refused(export_to("gguf", folder / "m.gguf", {"-e", bare}), {"bare.bin", "--tokenizer"});
+    expect_refusal(export_to("gguf", folder / "m.gguf", {"-e", bare}), "bare.bin", "--tokenizer");
     const Words named = {"-e", bare, "--tokenizer", *shared / "small.bin"};
     expect_ok(export_to("gguf", folder / "new/m.gguf", named));
     EXPECT_FALSE(file_exists(folder / "m.gguf"));
@@ -201,7 +197,7 @@ TEST_F(Export, AFolderWithOtherFilesIsRefusedAndStaysAsItIs) {
         const std::string other = folder / std::string("with_") + name;
         create_folders(other);
         write_whole_file(other + "/" + name, {"{}"});
-        expect_refused(export_to("hf", other), {other, name, "new folder"});
+        expect_refusal(export_to("hf", other), other, name, "new folder");
         EXPECT_EQ(names_in(other), Words{name});
         EXPECT_EQ(read_whole_file(other + "/" + name), "{}");
     }
@@ -219,8 +215,8 @@ TEST_F(Export, AnEarlierExportsFolderIsReplacedAsAWhole) {
     const Words rest = {".git", "README.md", "config.json", "generation_config.json", "model.safetensors"};
     EXPECT_EQ(names_in(hf), rest);
     write_whole_file(hf + "/chat_template.jinja", {"x"});
-    expect_refused(export_to("hf", hf), {"chat_template.jinja"});
-    expect_refused(export_to("hf", *shared / "my.txt"), {"my.txt"});
+    expect_refusal(export_to("hf", hf), "chat_template.jinja");
+    expect_refusal(export_to("hf", *shared / "my.txt"), "my.txt");
     EXPECT_EQ(read_whole_file(hf + "/chat_template.jinja"), "x");
 }
 
@@ -242,9 +238,9 @@ TEST_F(Export, InputsAreRefusedUnderAllNames) {
                                                     {hf + "/", {"-e", folder / "link"}},
                                                     {hf, with(bare, {"--tokenizer", hf + "/tokenizer.json"})},
                                                     {hf, with(bare, {"--tokenizer", folder / "link"})}})
-        expect_refused(export_to("hf", output, inputs), {"is an input, too"});
-    expect_refused(export_to("gguf", folder / "bare.bin", with(bare, {"--tokenizer", tokenizer})), {});
-    expect_refused(export_to("gguf", tokenizer, with(bare, {"--tokenizer", tokenizer})), {});
+        expect_refusal(export_to("hf", output, inputs), "is an input, too");
+    expect_refusal(export_to("gguf", folder / "bare.bin", with(bare, {"--tokenizer", tokenizer})));
+    expect_refusal(export_to("gguf", tokenizer, with(bare, {"--tokenizer", tokenizer})));
     for (const auto& [path, content] : before) EXPECT_TRUE(read_whole_file(path) == content) << path;
 }
 

@@ -318,21 +318,12 @@ TEST(PipelineCache, IsWrittenReadAndSurvivesDamage) {
     run_with_cache(cache.path.string());
     ASSERT_EQ(cache.files().size(), 1u);  // no temporary file is left
     const std::filesystem::path file = cache.files()[0];
-    const size_t size = std::filesystem::file_size(file);
-    EXPECT_GE(size, 40u);  // a checksum and the header of Vulkan's cache: all that lavapipe 22.3 writes
+    std::string bytes = read_whole_file(file.string());
+    EXPECT_GE(bytes.size(), 40u);  // a checksum and Vulkan's header: all that lavapipe 22.3 writes
     run_with_cache(cache.path.string());
-    std::string bytes(size, '\0');
-    std::ifstream(file, std::ios::binary).read(bytes.data(), std::streamsize(size));
-    for (size_t damage : {size_t(0), size_t(20), size_t(39), size / 2, size - 1}) {
-        std::string damaged = bytes;
-        for (size_t i = damage; i < std::min(damage + 16, size); i++) damaged[i] = char(~damaged[i]);
-        std::ofstream(file, std::ios::binary) << damaged;
-        run_with_cache(cache.path.string());
-    }
-    for (size_t length : {size_t(0), size_t(5), size_t(10), size_t(33), size - 1}) {
-        std::ofstream(file, std::ios::binary) << bytes.substr(0, length);
-        run_with_cache(cache.path.string());
-    }
+    bytes[bytes.size() / 2] ^= 1;  // one of the damages of device_cache_test
+    write_whole_file(file.string(), {bytes});
+    run_with_cache(cache.path.string());
     run_with_cache("/proc/no such folder");  // not writable: there is no cache, and no error
 }
 

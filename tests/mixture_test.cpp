@@ -204,9 +204,6 @@ struct MixedRun : Distributed {
                                      "-b 4 -t 17 -d 136 -x 8 -v 3 -s 0 --device cpu"),
                                 with(mixed, options)));
     }
-    void expect_refused(const Words& options, const std::string& says) const {
-        expect_refusal(run(options), says);
-    }
 };
 
 TEST_F(MixedRun, EachSourceAndTheMixtureAreValidated) {
@@ -224,7 +221,7 @@ TEST_F(MixedRun, EachSourceAndTheMixtureAreValidated) {
                          format_string(",%.5f", losses[""][3]).substr(0, 7)));
     const ProgramResult one = run({"-j", data.val, "-x", "1", "-v", "1"});
     EXPECT_FALSE(contains(one.out, "val loss of "));
-    expect_refused({"-j", data.val, "-j", data.val, "-j", data.val},
+    expect_refusal(run({"-j", data.val, "-j", data.val, "-j", data.val}),
                    "-j: 3 patterns for the 2 sources of -i");
 }
 
@@ -259,7 +256,7 @@ TEST_F(MixedRun, AResumedRunRefusesAnotherMixture) {
     expect_ok(run({"-o", folder("run"), "-x", "2"}));
     const Words resume = {"-o", folder("run"), "-y", "1", "-x", "3"};
     const auto refused = [&](const Words& options, const std::string& says) {
-        expect_refused(with(resume, options), says);
+        expect_refusal(run(with(resume, options)), says);
     };
     refused({"-i", data.train + ":3", "-i", other + ":2"},
             "-i names sources with the shares 0.6, 0.4, and the run in " + folder("run") +
@@ -276,7 +273,7 @@ TEST_F(MixedRun, AResumedRunRefusesAnotherMixture) {
         file["content"]["run"]["mixture"]["sequences"] = wrong;
         file["checksum"] = checksum_of(json_text(file["content"]));
         write_whole_file(path, {json_text(file)});
-        expect_refused({"-o", folder("run"), "-y", "1", "-x", "4"},
+        expect_refusal(run({"-o", folder("run"), "-y", "1", "-x", "4"}),
                        format_string("%s is damaged: %llu sequences of 17 tokens are not the 408 tokens",
                                      path.c_str(), (unsigned long long)wrong));
     }
