@@ -13,5 +13,5 @@ check() {
 }
 check 44906 llmc shaders
 check 6436 dev
-check 30820 tests
+check 30817 tests
 exit $bad

@@ -399,16 +399,13 @@ TEST_F(prepare_data, folders_may_hold_files_that_are_not_text) {
 TEST_F(prepare_data, skips_bad_lines_and_counts_them) {
     write_whole_file(folder / "a.jsonl", {R"({"text": "one"})", "\nnot JSON\n", R"({"text": 5})", "\n{}\n",
                                           R"({"text": "two"})", "\n"});
-    const Words options = {"--field", "text", folder / "a.jsonl"};
-    EXPECT_EQ(prepare(options).status, 1);
+    EXPECT_EQ(prepare({"--field", "text", folder / "a.jsonl"}).status, 1);
     const ProgramResult result = prepare({"--skip-bad-lines", "--field", "text", folder / "a.jsonl"});
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(train_tokens(), tokens_of("^one^two"));
     EXPECT_EQ(count_lines(result.err), 1) << result.err;
-    EXPECT_EQ(result.err.rfind(
-                  "note: 3 bad lines were left out; the first: " + folder / "a.jsonl" + ": line 2 ", 0),
-              0u)
-        << result.err;
+    EXPECT_TRUE(contains(result.err,
+                         "note: 3 bad lines were left out; the first: " + folder / "a.jsonl" + ": line 2 "));
 }
 
 // The documents of a shard in which each begins with end-of-text.
