@@ -13,5 +13,5 @@ check() {
 }
 check 44915 llmc shaders
 check 6436 dev
-check 32198 tests
+check 32242 tests
 exit $bad

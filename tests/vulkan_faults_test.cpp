@@ -262,6 +262,50 @@ TEST_F(VulkanFaults, SubmissionsFitAWatchdog) {
     }
 }
 
+// The programs as they are, on a device that a driver's watchdog takes away after two seconds: d6 is
+// undivided one submission of a minute here. `shows`: what only a run that came to its end prints.
+struct Watched {
+    const char *name, *command, *shows;
+};
+struct SlowDevice : VulkanFaults, testing::WithParamInterface<Watched> {};
+
+TEST_P(SlowDevice, IsNotLost) {
+    unsetenv("LAUNCHPAD_SUBMISSION_MS");
+    setenv("VULKAN_WATCHDOG", "1000000", 1);
+    Words command = words_of(GetParam().command);
+    command[0] = BINARY_DIR "/" + command[0];
+    for (std::string& word : command) {
+        if (word == "TOKENS") word = driver.train;
+        if (word == "FOLDER") word = driver / "report";
+        if (word == "PROMPT") word = std::string(900, 'e');
+    }
+    command.insert(command.end(), {"--device", device()});
+    const ProgramResult alone = run_program(command);  // Mesa compiles at the first dispatch
+    const Variable watchdog("VULKAN_WATCHDOG", "2000");
+    const ProgramResult watched = run_program(command);
+    for (const ProgramResult& result : {alone, watched}) {
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_TRUE(contains(result.out + result.err, GetParam().shows));
+    }
+    EXPECT_FALSE(driver.calls().fired);
+    EXPECT_GT(driver.calls().longest_ms, 0);
+    EXPECT_EQ(printed_losses(watched.out), printed_losses(alone.out));
+    EXPECT_FALSE(contains(alone.out + watched.out, "is not used")) << "the self-test lost the device";
+    printf("the longest submission took %ld ms\n", driver.calls().longest_ms);
+}
+
+static const Watched watched_programs[] = {
+    {"training", "train_gpt2 -i TOKENS -e d6 -b 4 -t 64 -x 1 -v 0 -s 0", "step    1/1 "},
+    {"muon", "train_gpt2 -i TOKENS -e d6 -b 4 -t 64 -x 1 -v 0 -s 0 --optimizer muon", "step    1/1 "},
+    {"validation_and_eval", "eval -i TOKENS -e d6 -b 4 -t 64 -m 2", "tokens 512 | loss "},
+    {"long_prompt", "generate -n 4 -e custom:layers=6,heads=6,channels=384,max_seq_len=1024,vocab=257 PROMPT",
+     " tokens read in "},
+    {"report_and_peaks", "report --quick --seconds 60 --out FOLDER", "train_benchmark"},
+    {"benchmarks", "bench --filter attention_.*ward.*fp32|matmul_forward/matmul4/fp32", "TFLOP/s"},
+};
+INSTANTIATE_TEST_SUITE_P(all, SlowDevice, testing::ValuesIn(watched_programs),
+                         [](const auto& test) { return std::string(test.param.name); });
+
 // A device that cannot import the processes' buffers leaves the sums to the CPU; a lost one ends the run.
 TEST_F(Distributed, ALostDeviceIsNoneThatCannotImport) {
     if (device() == "none") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
