@@ -12,7 +12,13 @@
 enum MoreOpcodes : uint32_t {
     OpName = 5,
     OpEntryPoint = 15,
+    OpTypeArray = 28,
     OpTypePointer = 32,
+    OpConstantTrue = 41,
+    OpSpecConstantTrue = 48,
+    OpSpecConstantFalse = 49,
+    OpSpecConstant = 50,
+    OpSpecConstantOp = 52,
     OpVariable = 59,
     OpStore = 62,
     OpVectorShuffle = 79,
@@ -35,7 +41,7 @@ enum MoreOpcodes : uint32_t {
     OpCooperativeMatrixStore = 4458,
     OpCooperativeMatrixMulAdd = 4459,
 };
-const uint32_t BUILT_IN = 11;                           // decoration
+const uint32_t SPEC_ID = 1, BUILT_IN = 11;              // decorations
 const uint32_t INPUT = 1, WORKGROUP = 4, FUNCTION = 7;  // storage classes
 enum BuiltIn : uint32_t {
     NUM_WORKGROUPS = 24,
@@ -88,8 +94,102 @@ inline std::vector<uint32_t> operands_of(const Instruction& i) {
     return {i.begin() + long(std::min(first, end)), i.begin() + long(end)};
 }
 
+// What an OpSpecConstantOp computes.
+inline uint32_t result_of(uint32_t op, uint32_t a, uint32_t b, uint32_t c) {
+    switch (op) {
+        case 113:
+            return a;  // OpUConvert
+        case 128:
+            return a + b;
+        case 130:
+            return a - b;
+        case 132:
+            return a * b;
+        case 134:
+            return b ? a / b : 0;
+        case 137:
+            return b ? a % b : 0;
+        case 166:
+            return a || b;
+        case OpLogicalAnd:
+            return a && b;
+        case 168:
+            return !a;
+        case OpSelect:
+            return a ? b : c;
+        case 170:
+            return a == b;
+        case 171:
+            return a != b;
+        case 172:
+            return a > b;
+        case 174:
+            return a >= b;
+        case OpULessThan:
+            return a < b;
+    }
+    throw std::runtime_error("OpSpecConstantOp " + std::to_string(op));
+}
+
+// Bytes of the variables that a workgroup shares, with these specialization constants.
+inline uint64_t shared_bytes(const Module& m, const std::vector<uint32_t>& constants) {
+    std::map<uint32_t, uint32_t> value, number;
+    std::map<uint32_t, uint64_t> size;  // by type; of a pointer, of what it points to
+    uint64_t all = 0;
+    for (const Instruction& i : m.code) {
+        const auto specialized = [&](uint32_t otherwise) {
+            return number.contains(i[2]) && number[i[2]] < constants.size() ? constants[number[i[2]]]
+                                                                            : otherwise;
+        };
+        const auto operand = [&](size_t word) { return word < i.size() ? value[i[word]] : 0; };
+        switch (Spirv::opcode(i)) {
+            case OpDecorate:
+                if (i[2] == SPEC_ID) number[i[1]] = i[3];
+                break;
+            case OpTypeBool:
+                size[i[1]] = 4;
+                break;
+            case OpTypeInt:
+            case OpTypeFloat:
+                size[i[1]] = i[2] / 8;
+                break;
+            case OpTypeVector:
+                size[i[1]] = i[3] * size[i[2]];
+                break;
+            case OpTypeArray:
+                size[i[1]] = value[i[3]] * size[i[2]];
+                break;
+            case OpTypePointer:
+                size[i[1]] = size[i[3]];
+                break;
+            case OpConstant:
+                value[i[2]] = i[3];
+                break;
+            case OpConstantTrue:
+                value[i[2]] = 1;
+                break;
+            case OpSpecConstant:
+                value[i[2]] = specialized(i[3]);
+                break;
+            case OpSpecConstantTrue:
+                value[i[2]] = specialized(1);
+                break;
+            case OpSpecConstantFalse:
+                value[i[2]] = specialized(0);
+                break;
+            case OpSpecConstantOp:
+                value[i[2]] = result_of(i[3], operand(4), operand(5), operand(6));
+                break;
+            case OpVariable:
+                all += i[3] == WORKGROUP ? size[i[1]] : 0;
+                break;
+        }
+    }
+    return all;
+}
+
 // In what a value may differ, as bits: between the lanes of a subgroup, between subgroups.
-enum Difference : uint32_t { NOTHING = 0, LANES = 1, SUBGROUPS = 2 };
+enum Divergence : uint32_t { NOTHING = 0, LANES = 1, SUBGROUPS = 2 };
 
 class Flow {
    public:
