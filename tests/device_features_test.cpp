@@ -94,6 +94,25 @@ struct ImaginaryDevice {
     }
 };
 
+// The extension alone promises no buffers in such memory.
+TEST(DeviceFeatures, HostMemoryIsImportedWhereBuffersCanBe) {
+    static VkExternalMemoryFeatureFlags features;
+    ImaginaryDevice device;
+    device.vk.vkEnumerateDeviceExtensionProperties = [](VkPhysicalDevice, const char*, uint32_t* count,
+                                                        VkExtensionProperties* to) {
+        *count = 1;
+        if (to) strcpy(to->extensionName, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+        return VK_SUCCESS;
+    };
+    device.vk.vkGetPhysicalDeviceExternalBufferProperties =
+        [](VkPhysicalDevice, const VkPhysicalDeviceExternalBufferInfo*, VkExternalBufferProperties* to) {
+            to->externalMemoryProperties.externalMemoryFeatures = features;
+        };
+    EXPECT_FALSE(can_import_host_memory(device.vk, VK_NULL_HANDLE));
+    features = VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT;
+    EXPECT_TRUE(can_import_host_memory(device.vk, VK_NULL_HANDLE));
+}
+
 static std::set<uint32_t> capabilities_of(const EmbeddedShader& shader) {
     std::set<uint32_t> found;
     for (const uint32_t* word = shader.code + 5; word < shader.end; word += *word >> 16)
