@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,6 @@
 #include "tests/vulkan_device_layer/spirv.h"
 
 enum MoreOpcodes : uint32_t {
-    OpName = 5,
-    OpEntryPoint = 15,
     OpTypeArray = 28,
     OpConstantTrue = 41,
     OpSpecConstantTrue = 48,
