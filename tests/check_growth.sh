@@ -13,5 +13,5 @@ check() {
 }
 check 44928 llmc shaders
 check 6436 dev
-check 32557 tests
+check 32565 tests
 exit $bad

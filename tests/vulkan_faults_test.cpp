@@ -228,6 +228,14 @@ TEST_F(VulkanFaults, ALostDeviceIsRetried) {
     }
     const ProgramResult refused = run_program(with(command, {"-n", "0", "-o", driver / "refused"}));
     expect_one_line(refused, "--retry-lost-device resumes from a checkpoint");
+    // one that is lost each time
+    const Variable watchdog("VULKAN_WATCHDOG", "100");
+    const ProgramResult lost = run_program(with(
+        command, args("-e custom:layers=1,heads=2,channels=128,max_seq_len=32,vocab=50257 -x 2 -v 0 -s 0",
+                      "-o", driver / "again", "--device", device())));
+    EXPECT_EQ(lost.status, 1) << lost.out;
+    EXPECT_EQ(count_of(lost.err, "retry 1 of 1"), 1) << lost.err;
+    EXPECT_EQ(count_of(lost.err, "the GPU was lost in vkQueueSubmit2"), 2) << lost.err;
 }
 
 // What a driver's watchdog does to a submission of a minute.
