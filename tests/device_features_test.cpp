@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <map>
 #include <set>
 
 #include "llmc/base/file.h"
@@ -52,18 +54,131 @@ TEST(DeviceFeatures, WhatIsRequestedIsNamedWhereItIsMissing) {
     EXPECT_EQ(requested, 7);
 }
 
-// What the shaders declare. Devices without 64-bit integers get other code; 16-bit types need 16-bit storage.
-TEST(DeviceFeatures, KernelsNeedNothingElse) {
-    const uint32_t shader = 1, int64 = 11, basic = 61, arithmetic = 63, storage16 = 4433, addresses = 5347,
-                   cooperative_matrix = 6022;
+// --- capabilities of the SPIR-V ---
+
+// A device that has everything, but for one feature.
+struct ImaginaryDevice {
+    static inline DeviceFeatures* have;
+    static inline VkSubgroupFeatureFlags subgroup_operations;
+    DeviceFeatures features;
+    Vulkan vk;
+    ImaginaryDevice() {
+        for_each_feature(features, [](VkBool32& feature) { feature = VK_TRUE; });
+        features.matrix.cooperativeMatrix = VK_TRUE;
+        features.bfloat16.shaderBFloat16Type = features.bfloat16.shaderBFloat16CooperativeMatrix = VK_TRUE;
+        have = &features;
+        subgroup_operations = ~VkSubgroupFeatureFlags(0);
+        vk.vkGetPhysicalDeviceFeatures2 = [](VkPhysicalDevice, VkPhysicalDeviceFeatures2* to) {
+            DeviceFeatures& asked = *reinterpret_cast<DeviceFeatures*>(to);  // whose first member it is
+            asked.features2.features = have->features2.features;
+            asked.vulkan11.storageBuffer16BitAccess = have->vulkan11.storageBuffer16BitAccess;
+            asked.vulkan12.vulkanMemoryModel = have->vulkan12.vulkanMemoryModel;
+            asked.vulkan12.shaderFloat16 = have->vulkan12.shaderFloat16;
+            asked.matrix.cooperativeMatrix = have->matrix.cooperativeMatrix;
+            asked.bfloat16.shaderBFloat16Type = have->bfloat16.shaderBFloat16Type;
+            asked.bfloat16.shaderBFloat16CooperativeMatrix = have->bfloat16.shaderBFloat16CooperativeMatrix;
+        };
+        vk.vkGetPhysicalDeviceProperties2 = [](VkPhysicalDevice, VkPhysicalDeviceProperties2* to) {
+            auto* const next = static_cast<VkPhysicalDeviceSubgroupProperties*>(to->pNext);
+            if (next->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES) return;
+            next->supportedOperations = subgroup_operations;
+            next->supportedStages = VK_SHADER_STAGE_COMPUTE_BIT;
+        };
+        vk.vkEnumerateDeviceExtensionProperties = [](VkPhysicalDevice, const char*, uint32_t* count,
+                                                     VkExtensionProperties* to) {
+            *count = 2;
+            if (to) strcpy(to[0].extensionName, "VK_KHR_cooperative_matrix");
+            if (to) strcpy(to[1].extensionName, "VK_KHR_shader_bfloat16");
+            return VK_SUCCESS;
+        };
+    }
+};
+
+// The extension alone promises no buffers in such memory.
+TEST(DeviceFeatures, HostMemoryIsImportedWhereBuffersCanBe) {
+    static VkExternalMemoryFeatureFlags features;
+    ImaginaryDevice device;
+    device.vk.vkEnumerateDeviceExtensionProperties = [](VkPhysicalDevice, const char*, uint32_t* count,
+                                                        VkExtensionProperties* to) {
+        *count = 1;
+        if (to) strcpy(to->extensionName, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+        return VK_SUCCESS;
+    };
+    device.vk.vkGetPhysicalDeviceExternalBufferProperties =
+        [](VkPhysicalDevice, const VkPhysicalDeviceExternalBufferInfo*, VkExternalBufferProperties* to) {
+            to->externalMemoryProperties.externalMemoryFeatures = features;
+        };
+    EXPECT_FALSE(can_import_host_memory(device.vk, VK_NULL_HANDLE));
+    features = VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT;
+    EXPECT_TRUE(can_import_host_memory(device.vk, VK_NULL_HANDLE));
+}
+
+static std::set<uint32_t> capabilities_of(const EmbeddedShader& shader) {
+    std::set<uint32_t> found;
+    for (const uint32_t* word = shader.code + 5; word < shader.end; word += *word >> 16)
+        if ((*word & 0xffff) == 17) found.insert(word[1]);
+    return found;
+}
+
+const uint32_t COOPERATIVE_MATRIX = 6022, BFLOAT16 = 5116;
+
+// By capability. Others are properties of subgroups, or Shader.
+static std::map<uint32_t, VkBool32*> features_by_capability(DeviceFeatures& f) {
+    const uint32_t FLOAT16 = 9, INT64 = 11, INT16 = 22, STORAGE16 = 4433, BFLOAT16_MATRIX = 5118,
+                   MEMORY_MODEL = 5345, ADDRESSES = 5347;
+    return {{FLOAT16, &f.vulkan12.shaderFloat16},
+            {INT64, &f.features2.features.shaderInt64},
+            {INT16, &f.features2.features.shaderInt16},
+            {STORAGE16, &f.vulkan11.storageBuffer16BitAccess},
+            {BFLOAT16, &f.bfloat16.shaderBFloat16Type},
+            {BFLOAT16_MATRIX, &f.bfloat16.shaderBFloat16CooperativeMatrix},
+            {MEMORY_MODEL, &f.vulkan12.vulkanMemoryModel},
+            {ADDRESSES, &f.vulkan12.bufferDeviceAddress},
+            {COOPERATIVE_MATRIX, &f.matrix.cooperativeMatrix}};
+}
+static const std::map<uint32_t, VkSubgroupFeatureFlagBits> subgroup_operations = {
+    {61, VK_SUBGROUP_FEATURE_BASIC_BIT},
+    {62, VK_SUBGROUP_FEATURE_VOTE_BIT},
+    {63, VK_SUBGROUP_FEATURE_ARITHMETIC_BIT},
+    {65, VK_SUBGROUP_FEATURE_SHUFFLE_BIT}};
+
+TEST(DeviceFeatures, OfAllCapabilitiesAreAskedFor) {
+    ImaginaryDevice device;
+    DeviceFeatures asked;
+    asked.request(device.features);
+    EXPECT_TRUE(find_cooperative_matrix_support(device.vk, VK_NULL_HANDLE, asked).bf16);
+    const std::map<uint32_t, VkBool32*> features = features_by_capability(asked);
+    for (const EmbeddedShader* s = embedded_shaders; s->name; s++)
+        for (const uint32_t capability : capabilities_of(*s)) {
+            const uint32_t SHADER = 1;
+            if (capability == SHADER || subgroup_operations.contains(capability)) continue;
+            ASSERT_TRUE(features.contains(capability)) << s->name << " needs capability " << capability;
+            EXPECT_TRUE(*features.at(capability)) << s->name << " needs capability " << capability;
+        }
+}
+
+// Where a feature is missing, the kernels that declare it are not taken. Devices without 64-bit integers get
+// other code; 16-bit types need 16-bit storage.
+TEST(DeviceFeatures, KernelsAreTakenWithTheirFeaturesAlone) {
+    const uint32_t SHADER = 1, INT64 = 11, BASIC = 61, ARITHMETIC = 63, STORAGE16 = 4433, ADDRESSES = 5347;
+    const std::set<uint32_t> always = {SHADER, INT64, BASIC, ARITHMETIC, ADDRESSES};
     for (const EmbeddedShader* s = embedded_shaders; s->name; s++) {
-        std::set<uint32_t> needs;
-        for (const uint32_t* word = s->code + 5; word < s->end; word += *word >> 16)
-            if ((*word & 0xffff) == 17) needs.insert(word[1]);
-        if (needs.contains(cooperative_matrix)) continue;
-        for (uint32_t known : {shader, int64, basic, arithmetic, addresses}) needs.erase(known);
-        if (!std::string(s->name).ends_with("_fp32")) needs.erase(storage16);
-        EXPECT_TRUE(needs.empty()) << s->name << " needs SPIR-V capability " << *needs.begin();
+        const std::string name = s->name;
+        const std::set<uint32_t> needs = capabilities_of(*s);
+        for (const uint32_t capability : needs) {
+            if (always.contains(capability) || (capability == STORAGE16 && !name.ends_with("_fp32")))
+                continue;
+            ASSERT_TRUE(needs.contains(COOPERATIVE_MATRIX)) << name << " needs capability " << capability;
+            ImaginaryDevice device;
+            const std::map<uint32_t, VkBool32*> features = features_by_capability(device.features);
+            if (features.contains(capability))
+                *features.at(capability) = VK_FALSE;
+            else
+                device.subgroup_operations &= ~VkSubgroupFeatureFlags(subgroup_operations.at(capability));
+            DeviceFeatures asked;
+            const auto found = find_cooperative_matrix_support(device.vk, VK_NULL_HANDLE, asked);
+            EXPECT_FALSE(needs.contains(BFLOAT16) ? found.bf16 : found.fp16) << name << " " << capability;
+        }
     }
 }
 

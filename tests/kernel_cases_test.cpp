@@ -12,6 +12,7 @@
 #include "llmc/layers/tensor_core.h"
 #include "tests/layer_test.h"
 #include "tests/message_of.h"
+#include "tests/spirv_flow.h"
 
 static const KernelShape odd = {
     .B = 2, .T = 33, .C = 96, .NH = 3, .V = 301, .Vp = 384, .layers = 1, .linear = {{96, 40}}};
@@ -152,4 +153,66 @@ TEST(KernelTable, HasEveryShader) {
             if (entry.path().extension() != ".comp") continue;
             EXPECT_TRUE(names.count(name)) << name << ": give it a row in llmc/kernels/kernel_cases.cpp";
         }
+}
+
+// --- shared memory ---
+
+extern const EmbeddedShader baseline_shaders[];
+
+static std::map<std::string, Module> modules_by_name() {
+    std::map<std::string, Module> all;
+    for (const EmbeddedShader* table : {embedded_shaders, baseline_shaders})
+        for (; table->name; table++) all.emplace(table->name, Module(*table));
+    return all;
+}
+
+// Of everything that training and the self-test may take; the number of kernels that use nearly all of it.
+template <class Real>
+static int expect_shared_memory(LaunchPad& pad, const std::map<std::string, Module>& modules) {
+    const ModelConfig config = parse_descriptor("custom:layers=1,heads=2,channels=128,max_seq_len=1024");
+    const auto commands = [&] {
+        for (const int T : {64, 1024}) give_default_commands<Real>(pad, config, 2, T);
+        test_all<Real>(pad);
+    };
+    int near = 0;
+    for (const auto& [key, constants] : pad.dry_run(commands).kernels) {
+        const std::string name = key.substr(0, key.find('\0'));
+        static std::map<std::string, uint64_t> known;  // by key
+        if (!known.contains(key)) known[key] = shared_bytes(modules.at(name), constants);
+        const uint64_t bytes = known[key];
+        EXPECT_LE(bytes, pad.limits().shared_bytes) << name;
+        near += bytes > pad.limits().shared_bytes / 8 * 7;
+    }
+    return near;
+}
+
+// Imaginary devices with each amount of shared memory, each shape of fragments, and either way to convert
+// them: what launchers count is all that the kernels have.
+TEST(KernelTable, KernelsHaveNoMoreSharedMemoryThanTheDevice) {
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    LaunchPadOptions options = test_options();
+    options.compile_only = true;
+    LaunchPad pad(options);
+    const std::map<std::string, Module> modules = modules_by_name();
+    Limits& limits = const_cast<Limits&>(pad.limits());
+    limits.max_block = limits.barrier_block = 1024;
+    limits.compiles_slowly = false;
+    int near = 0;
+    for (const FragmentShape shape : {FragmentShape{}, {16, 16, 16}, {16, 8, 16}, {8, 8, 16}, {8, 8, 8}})
+        for (const uint32_t lanes : {8, 32, 64})
+            for (const uint32_t kib : {24, 28, 32, 40, 48, 64, 100}) {
+                for (const bool in_place : {false, true}) {
+                    limits.subgroup_size = lanes;
+                    limits.shared_bytes = kib << 10;
+                    limits.bf16_fragment = limits.fp16_fragment = shape;
+                    limits.bf16_fragment.layout_known = limits.fp16_fragment.layout_known = shape.M > 0;
+                    limits.bf16_fragment.in_place = limits.fp16_fragment.in_place = in_place;
+                    SCOPED_TRACE(format_string("%u x %u x %u, %u lanes, %u KiB", shape.M, shape.N, shape.K,
+                                               lanes, kib));
+                    limits.splits_fp32 = in_place;
+                    near +=
+                        expect_shared_memory<float>(pad, modules) + expect_shared_memory<bf16>(pad, modules);
+                }
+            }
+    EXPECT_GT(near, 100);
 }

@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "llmc/launchpad/internal.h"
+#include "llmc/launchpad/memory.h"
 #include "llmc/layers/gelu.h"
 #include "llmc/layers/packed_weight.h"
 #include "llmc/layers/tensor_core.h"
@@ -427,6 +429,55 @@ TYPED_TEST(Matmul, MatrixResultsAreRoundedToNearest) {
     DeviceArray<Real> again(pad, plain.size);
     gelu_forward<Real>(&pad, {.out = again, .inp = pre, .n = plain.size});
     EXPECT_EQ(again.values(), gelu.values());
+}
+
+// Of the most tokens that -b auto takes, and of the largest models, on a GPU of 0.4 TFLOP/s whose speed is
+// not known yet: no submission has a GEMM, or a piece of one, that takes more than a second. Nothing is
+// executed.
+template <class Real, class Params>
+static void check_pieces(LaunchPad& pad, std::vector<KernelVersion<Params, Tile>> versions, const Params& p) {
+    LaunchPadState slow_gpu;
+    slow_gpu.info.type = DeviceType::integrated;
+    slow_gpu.limits = pad.limits();
+    const auto of_tensor_cores = tensor_core_versions(versions, tensor_core_shapes[0].num_rows);
+    std::erase_if(versions, [](const auto& version) { return is_tensor_core_gemm(version.name); });
+    if (gemm_fragment<Real>(pad))
+        versions.insert(versions.end(), of_tensor_cores.begin(), of_tensor_cores.end());
+    for (const auto& version : versions)
+        for (const Tile tile : version.configs) {
+            SCOPED_TRACE(format_string("%s %s, %d x %d x %d", version.name, config_name(tile).c_str(),
+                                       p.num_rows, p.C, p.OC));
+            pad.begin_recording();
+            version.launch(pad, p, tile);
+            Recording* const recording = pad.end_recording();
+            double flops = 0;
+            for (const Command& command : recording->commands)
+                if (const auto* d = std::get_if<Dispatch>(&command)) {
+                    flops += d->work.flops;
+                    EXPECT_LE(d->work.flops * first_piece(slow_gpu, *d) / 0.4e12, 1);
+                }
+            EXPECT_GE(flops, 2.0 * p.num_rows * p.C * p.OC);
+            pad.forget(recording);
+        }
+}
+
+TYPED_TEST(Matmul, MatrixLargestGemmsAreDivided) {
+    using Real = TypeParam;
+    if (test_pads().empty()) GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
+    LaunchPad& pad = *test_pads()[0];
+    Memory memory(&pad);
+    const int rows = 1 << 16, logit_rows = 1 << 12, vocabulary = 50304;
+    Real* const all = memory.allocate<Real>(size_t(rows) * 6400, "operands, which nothing reads");
+    for (const int C : {768, 1600})
+        for (const auto& [in, out] : {std::pair(C, 3 * C), {C, 4 * C}, {4 * C, C}, {C, vocabulary}}) {
+            const int n = out == vocabulary ? logit_rows : rows;
+            check_pieces<Real>(pad, matmul_forward_versions<Real>(),
+                               {.out = all, .inp = all, .weight = all, .num_rows = n, .C = in, .OC = out});
+            check_pieces<Real>(pad, matmul_dinp_versions<Real>(),
+                               {.dinp = all, .dout = all, .weight = all, .num_rows = n, .C = in, .OC = out});
+            check_pieces<Real>(pad, matmul_dweight_versions<Real>(),
+                               {.dweight = all, .dout = all, .inp = all, .num_rows = n, .C = in, .OC = out});
+        }
 }
 
 // A dry run notes a GEMM that was not tuned. Tuning keeps the fastest tile on disk, where later launchpads

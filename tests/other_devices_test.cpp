@@ -21,7 +21,7 @@ struct OtherDevices : testing::Test {
     }
     void TearDown() override {
         for (const char* name : {"VK_ADD_LAYER_PATH", "VK_INSTANCE_LAYERS", "VULKAN_DEVICE",
-                                 "VK_LOADER_DEBUG", "LP_NATIVE_VECTOR_WIDTH"})
+                                 "VK_LOADER_DEBUG", "LP_NATIVE_VECTOR_WIDTH", "LAUNCHPAD_SUBMISSION_MS"})
             unsetenv(name);
     }
     // Of the runs that follow; "": the device as it is.
@@ -67,6 +67,7 @@ TEST_P(ImitatedDevice, passes) {
         setenv("LP_NATIVE_VECTOR_WIDTH", p.vector_bits, 1);
     }
     imitate(p.words);
+    if (p.words == std::string("widths")) setenv("LAUNCHPAD_SUBMISSION_MS", "-1", 1);  // one by one
     expect_tests(command, p.filter);
 }
 
@@ -96,6 +97,21 @@ static const Imitation imitations[] = {
     {"import_of_any_type", "import", "launchpad", "*RegisteredMemory"},
     {"gelu_without_int64", "noint64", "gelu", "*/0.*"},
     {"times_without_timestamps", "notimestamps", "launchpad", "Time.GpuSeconds"},
+    {"tuning_without_timestamps", "notimestamps", "matmul", "Matmul/2.MatrixTilesAreTunedOnce", true},
+    {"one_width_in_adamw", "widths", "adamw", "*/1.*"},
+    {"one_width_in_attention", "widths", "attention", "AttentionGpu/1.ForwardMatchesCpu"},
+    {"one_width_in_classifier", "widths", "classifier", "FusedClassifier*/1.*"},
+    {"one_width_in_decode_attention", "widths", "decode_attention", "*/1.*"},
+    {"one_width_in_decode_linear", "widths", "decode_linear", "*/1.*"},
+    {"one_width_in_dropout", "widths", "dropout", "*/1.*"},
+    {"one_width_in_encoder", "widths", "encoder", "Encoder/1.*"},
+    {"one_width_in_gelu", "widths", "gelu", "*/1.*"},
+    {"one_width_in_gradient_sum", "widths", "gradient_sum", "*/1.*"},
+    {"one_width_in_layernorm", "widths", "layernorm", "Layernorm/1.*"},
+    {"one_width_in_matmul", "widths", "matmul", "Matmul/1.ForwardGpuMatchesDouble"},
+    {"one_width_in_muon", "widths", "muon", "MuonTyped/1.GpuMatchesCpu"},
+    {"one_width_in_next_token", "widths", "next_token", "*/1.*"},
+    {"one_width_in_residual", "widths", "residual", "Residual/1.*"},
 };
 INSTANTIATE_TEST_SUITE_P(all, ImitatedDevice, testing::ValuesIn(imitations),
                          [](const auto& test) { return std::string(test.param.name); });
@@ -239,9 +255,11 @@ TEST_F(SelfTest, ALayerWithoutARightVersionEndsTheRun) {
 }
 
 TEST_F(SelfTest, MatricesOfUntrustedDriversAreTriedByAChild) {
+    setenv("LAUNCHPAD_CHECK_SECONDS", "20", 1);
     for (const auto& [words, found] :
          {std::pair("untrusted", "has no fragment shape that the kernels know"),
-          {"untrusted matrices_crash", "not used: the driver failed with them"}}) {
+          {"untrusted matrices_crash", "not used: the driver failed with them"},
+          {"untrusted matrices_hang", "not used: the driver failed with them"}}) {
         imitate(words);
         const std::string before = expect_run({program, "--list-devices"}).out;
         EXPECT_TRUE(contains(before, "fp16 none (not tried yet"));
@@ -255,6 +273,7 @@ TEST_F(SelfTest, MatricesOfUntrustedDriversAreTriedByAChild) {
         const std::string after = expect_run({program, "--list-devices"}).out;
         EXPECT_TRUE(contains(after, std::string("fp16 none (") + found));
     }
+    unsetenv("LAUNCHPAD_CHECK_SECONDS");
 }
 
 // Somebody else, such as a system without memory, ends the process that checks: nothing is known, or stored.

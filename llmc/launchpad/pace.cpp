@@ -12,12 +12,13 @@
 #include "llmc/launchpad/internal.h"
 
 // Assumed of a device, per second; `copied` may cross a bus. A GPU is a fiftieth of an H100: one that is a
-// thousandth takes 20 times as long, which with LaunchPadOptions::submission_seconds is 2 s.
+// thousandth takes 20 times as long, which with LaunchPadOptions::submission_seconds is 2 s. Cooperative
+// matrices are less, since a driver may compute them without special units.
 struct Rates {
     double bytes, copied, flops, matrix_flops, workgroups;
 };
 static Rates rates_of(const LaunchPadState& s) {
-    if (s.info.is_gpu()) return {66e9, 10e9, 1.2e12, 12e12, 1e6};
+    if (s.info.is_gpu()) return {66e9, 10e9, 1.2e12, 4e12, 1e6};
     return {1e9, 1e9, 1.2e9, 1.2e9, 1e4};
 }
 
@@ -54,6 +55,12 @@ static void execute_timed(LaunchPadState& s, Cost& cost, double assumed, const A
     s.has_timed = true;
 }
 
+// How many of the units that are left, and expected to take so long, a submission takes.
+static uint64_t units_of_piece(const LaunchPadState& s, double expected, uint64_t left) {
+    const double pieces = std::ceil(expected / s.options.submission_seconds);
+    return pieces > 1 ? std::max<uint64_t>(1, uint64_t(double(left) / pieces)) : left;
+}
+
 // Calls append(first, count) for parts of a command of so many units. cost null: it is never timed.
 template <class Append>
 static void execute_in_pieces(LaunchPadState& s, Cost* cost, double assumed, uint64_t units,
@@ -61,8 +68,7 @@ static void execute_in_pieces(LaunchPadState& s, Cost* cost, double assumed, uin
     const auto expected = [&](double a) { return cost ? expected_seconds(*cost, a) : a; };
     const double most = s.options.submission_seconds, of_unit = assumed / double(units);
     for (uint64_t first = 0, count = 0; first < units; first += count) {
-        const double left = double(units - first), pieces = std::ceil(expected(of_unit * left) / most);
-        count = pieces > 1 ? std::max<uint64_t>(1, uint64_t(left / pieces)) : units - first;
+        count = units_of_piece(s, expected(of_unit * double(units - first)), units - first);
         const double piece = of_unit * double(count);
         if (cost && !s.building && needs_timing(*cost, piece)) {
             execute_timed(s, *cost, piece, [&] { append(first, count); });
@@ -74,8 +80,14 @@ static void execute_in_pieces(LaunchPadState& s, Cost* cost, double assumed, uin
     }
 }
 
+static uint64_t units_of(const Dispatch& d) { return d.axis ? d.grid.y : d.grid.x; }
+
+double first_piece(const LaunchPadState& s, const Dispatch& d) {
+    return double(units_of_piece(s, assumed_seconds(s, d), units_of(d))) / double(units_of(d));
+}
+
 void execute(LaunchPadState& s, const Dispatch& d) {
-    execute_in_pieces(s, &d.pipeline->cost, assumed_seconds(s, d), d.axis ? d.grid.y : d.grid.x,
+    execute_in_pieces(s, &d.pipeline->cost, assumed_seconds(s, d), units_of(d),
                       [&](uint64_t first, uint64_t count) { append(s, d, first, count); });
 }
 

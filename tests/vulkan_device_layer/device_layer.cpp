@@ -3,6 +3,8 @@
 //     halves           conversions to fp16 truncate and overflow to 65504, as AMD's v_cvt_pkrtz
 //     flush            with `halves`: they make zeros of subnormals
 //     lanes            an invocation's number in its workgroup does not tell its number in the subgroup
+//     widths           single elements lie in other memory than vectors, in each submission: what kernels
+//                      access as both in one dispatch differs. LAUNCHPAD_SUBMISSION_MS=-1: each is alone
 //     no16bit          no 16-bit storage
 //     noint64          no 64-bit integers
 //     notimestamps     queues without timestamps
@@ -11,7 +13,8 @@
 //     allocations:2    buffers and allocations of more than 2 MiB are refused
 //     ignores:4:8      subgroups have 4 to 8 invocations, and kernels may ask for a size, which is ignored
 //     untrusted        the driver is one that is known to fail with cooperative matrices, of no shape
-//     matrices_crash   a device with them crashes; matrices_end: somebody kills the program that opens it
+//     matrices_crash   a device with them crashes; matrices_hang: opening it never ends; matrices_end:
+//                      somebody kills the program that opens it
 //     wrong:HASH       the kernel with this code (Spirv::hash()) has a wrong bit; of several kernels: several
 //                      words. fails:HASH does not compile, null:HASH compiles to nothing, crashes:HASH
 //                      crashes the compiler, hangs:HASH never ends; of the process that checks kernels
@@ -19,6 +22,9 @@
 //     twins            the device is a discrete GPU, and there are two of them
 //     import           the first memory type that host memory could be imported as is not host-visible
 //     no_import        host memory cannot be imported, though the device has the extension
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -123,14 +129,17 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
             of_driver.push_back(info->ppEnabledExtensionNames[i]);
     if (of_driver.size() < info->enabledExtensionCount && has_word("matrices_crash")) abort();
     if (of_driver.size() < info->enabledExtensionCount && has_word("matrices_end")) raise(SIGKILL);
+    while (of_driver.size() < info->enabledExtensionCount && has_word("matrices_hang")) pause();
     VkDeviceCreateInfo edited = *info;
     edited.enabledExtensionCount = uint32_t(of_driver.size());
     edited.ppEnabledExtensionNames = of_driver.data();
     const VkResult result = next<PFN_vkCreateDevice>("vkCreateDevice")(physical, &edited, allocator, device);
     if (result != VK_SUCCESS) return result;
-    for (const char* name : {"vkGetBufferMemoryRequirements", "vkGetMemoryHostPointerPropertiesEXT",
-                             "vkAllocateMemory", "vkCreateShaderModule", "vkCreateComputePipelines",
-                             "vkCmdBindPipeline", "vkQueueSubmit2", "vkCreatePipelineLayout"})
+    for (const char* name :
+         {"vkGetBufferMemoryRequirements", "vkGetMemoryHostPointerPropertiesEXT", "vkAllocateMemory",
+          "vkCreateShaderModule", "vkCreateComputePipelines", "vkCmdBindPipeline", "vkQueueSubmit2",
+          "vkCreatePipelineLayout", "vkCreateBuffer", "vkDestroyBuffer", "vkGetBufferDeviceAddress",
+          "vkQueueWaitIdle"})
         next_functions[name] = next_device_address(*device, name);
     return result;
 }
@@ -243,6 +252,70 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_pipeline_layout(VkDevice device,
     return next<PFN_vkCreatePipelineLayout>("vkCreatePipelineLayout")(device, info, allocator, layout);
 }
 
+// --- widths: a software device's addresses are the host's ---
+
+static const uint64_t LOWER = uint64_t(1) << 44, PAGE = 4096;
+
+struct Twofold {
+    uint64_t bytes = 0;
+    char* memory = nullptr;         // that of vectors; LOWER bytes below, that of elements
+    std::vector<char> before = {};  // the submission
+};
+static std::map<VkBuffer, Twofold> twofold;
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice device, const VkBufferCreateInfo* info,
+                                                    const VkAllocationCallbacks* allocator,
+                                                    VkBuffer* buffer) {
+    const VkResult result = next<PFN_vkCreateBuffer>("vkCreateBuffer")(device, info, allocator, buffer);
+    if (result == VK_SUCCESS) twofold[*buffer] = {info->size};
+    return result;
+}
+static VKAPI_ATTR void VKAPI_CALL destroy_buffer(VkDevice device, VkBuffer buffer,
+                                                 const VkAllocationCallbacks* allocator) {
+    twofold.erase(buffer);
+    next<PFN_vkDestroyBuffer>("vkDestroyBuffer")(device, buffer, allocator);
+}
+// The lower pages stay mapped, for buffers that take the place of others.
+static VKAPI_ATTR VkDeviceAddress VKAPI_CALL get_address(VkDevice device,
+                                                         const VkBufferDeviceAddressInfo* info) {
+    const auto get = next<PFN_vkGetBufferDeviceAddress>("vkGetBufferDeviceAddress");
+    const VkDeviceAddress address = get(device, info);
+    Twofold& buffer = twofold[info->buffer];
+    buffer.memory = reinterpret_cast<char*>(address);
+    for (uint64_t page = address / PAGE * PAGE; page < address + buffer.bytes; page += PAGE)
+        mmap(reinterpret_cast<void*>(page - LOWER), PAGE, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    return address;
+}
+
+static void join(Twofold& buffer) {
+    char *const vectors = buffer.memory, *const elements = vectors - LOWER;
+    const char* const before = buffer.before.data();
+    if (memcmp(elements, before, buffer.bytes) == 0) return;
+    for (uint64_t k = 0; k < buffer.bytes; k++) {
+        if (elements[k] == before[k]) continue;
+        if (vectors[k] != before[k])
+            fprintf(stderr, "VK_LAYER_LLMC_device: byte %llu is written as an element and in a vector\n",
+                    static_cast<unsigned long long>(k));
+        vectors[k] = elements[k];
+    }
+}
+static VKAPI_ATTR VkResult VKAPI_CALL submit_twofold(VkQueue queue, uint32_t count,
+                                                     const VkSubmitInfo2* infos, VkFence fence) {
+    const auto wait = next<PFN_vkQueueWaitIdle>("vkQueueWaitIdle");
+    wait(queue);
+    for (auto& [handle, buffer] : twofold) {
+        if (!buffer.memory) continue;
+        memcpy(buffer.memory - LOWER, buffer.memory, buffer.bytes);
+        buffer.before.assign(buffer.memory, buffer.memory + buffer.bytes);
+    }
+    const VkResult result = next<PFN_vkQueueSubmit2>("vkQueueSubmit2")(queue, count, infos, fence);
+    wait(queue);
+    for (auto& [handle, buffer] : twofold)
+        if (buffer.memory) join(buffer);
+    return result;
+}
+
 static std::map<VkShaderModule, std::string> hashes;  // of the code
 static std::set<VkPipeline> hanging;
 static std::mutex tables;  // several threads build pipelines
@@ -260,6 +333,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device,
     Spirv spirv({info->pCode, info->codeSize / 4});
     if (has_word("halves")) spirv.truncate_halves(has_word("flush"));
     if (has_word("lanes")) spirv.swap_lanes();
+    if (has_word("widths")) spirv.lower_elements(LOWER);
     const std::string hash = Spirv::hash({info->pCode, info->codeSize / 4});
     if (has_word("wrong:" + hash)) spirv.flip_bit();
     const std::vector<uint32_t> code = spirv.words();
@@ -340,6 +414,10 @@ static PFN_vkVoidFunction find_own(const std::string& name) {
         {"vkCreatePipelineLayout", PFN_vkVoidFunction(create_pipeline_layout), most_pushed != 0},
         {"vkGetMemoryHostPointerPropertiesEXT", PFN_vkVoidFunction(refuse_host_pointer),
          has_word("no_import")},
+        {"vkCreateBuffer", PFN_vkVoidFunction(create_buffer), has_word("widths")},
+        {"vkDestroyBuffer", PFN_vkVoidFunction(destroy_buffer), has_word("widths")},
+        {"vkGetBufferDeviceAddress", PFN_vkVoidFunction(get_address), has_word("widths")},
+        {"vkQueueSubmit2", PFN_vkVoidFunction(submit_twofold), has_word("widths")},
         {"vkCreateShaderModule", PFN_vkVoidFunction(create_shader_module), true},
         {"vkCreateComputePipelines", PFN_vkVoidFunction(create_pipelines), true},
         {"vkCmdBindPipeline", PFN_vkVoidFunction(bind_pipeline), has_prefix("hangs:")},

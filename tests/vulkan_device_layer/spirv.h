@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,14 +17,19 @@ enum Opcode : uint32_t {
     OpTypeInt = 21,
     OpTypeFloat = 22,
     OpTypeVector = 23,
+    OpTypePointer = 32,
     OpConstant = 43,
     OpConstantComposite = 44,
     OpFunction = 54,
     OpLoad = 61,
+    OpStore = 62,
     OpAccessChain = 65,
     OpDecorate = 71,
     OpFConvert = 115,
+    OpConvertPtrToU = 117,
+    OpConvertUToPtr = 120,
     OpFAdd = 129,
+    OpISub = 130,
     OpFSub = 131,
     OpBitcast = 124,
     OpLogicalAnd = 167,
@@ -113,6 +119,30 @@ class Spirv {
             at = next;
             code.insert(code.begin() + long(at),
                         instruction(OpSelect, {i[1], i[2], inside, swapped, loaded}));
+        }
+    }
+
+    // Accesses of single elements go to memory that is so many bytes below that of vectors.
+    void lower_elements(uint64_t bytes) {
+        const uint32_t BUFFER = 5349;
+        std::vector<uint32_t> elements, types;  // element types, and those of pointers to them
+        std::map<uint32_t, uint32_t> type_of;   // of such pointers
+        const uint32_t address = type(OpTypeInt, {64, 0}),
+                       below = declare(OpConstant, 1, {address, uint32_t(bytes), uint32_t(bytes >> 32)});
+        inserted = 0;
+        for (size_t at = 0; at < code.size(); at++) {
+            const Instruction i = code[at];
+            const uint32_t op = opcode(i);
+            if (op == OpTypeInt || op == OpTypeFloat) elements.push_back(i[1]);
+            if (op == OpTypePointer && i[2] == BUFFER && std::ranges::count(elements, i[3]))
+                types.push_back(i[1]);
+            if (op == OpAccessChain && std::ranges::count(types, i[1])) type_of[i[2]] = i[1];
+            const size_t operand = op == OpLoad ? 3 : 1;
+            if ((op != OpLoad && op != OpStore) || !type_of.contains(i[operand])) continue;
+            const uint32_t there = emit(at, OpConvertPtrToU, address, {i[operand]});
+            const uint32_t moved = emit(at, OpISub, address, {there, below});
+            const uint32_t pointer = emit(at, OpConvertUToPtr, type_of[i[operand]], {moved});
+            code[at][operand] = pointer;
         }
     }
 
