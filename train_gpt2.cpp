@@ -138,7 +138,7 @@ static void load(const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimi
 }
 
 // What a run on a text shows at its end, also after a signal.
-static void show_text_run(const Options& o, const RunInputs& inputs, bool stopped) {
+static void show_text_run(const Options& o, const RunInputs& inputs, bool has_ended, bool has_best) {
     const std::string& folder = inputs.start.folder;
     try {
         plot_runs({folder});
@@ -146,11 +146,11 @@ static void show_text_run(const Options& o, const RunInputs& inputs, bool stoppe
         print_line(stdout, "note: there is no plot: %s", error.what());
     }
     const bool answers = inputs.tokenizer && !chat_template_of(inputs.tokenizer->roles).empty();
-    if (!stopped && o.saves())
+    if (has_ended && o.saves())
         print_line(stdout, "%s -e %s %s with the %s model", command_of("generate").c_str(),
                    shell_word(folder).c_str(),
                    answers ? "--chat answers questions" : "\"Once\" continues a text",
-                   o.saves_best() ? "best" : "last");
+                   has_best ? "best" : "last");
 }
 
 // Whether the folder holds this run, which a retry resumes, and not an earlier one.
@@ -199,12 +199,17 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
         print_profile(*g.pad);
     else if (o.profile)
         printf("no profile: --profile measures a GPU's kernels, and this run used the CPU\n");
-    if (job.rank == 0 && !o.text.empty()) show_text_run(o, inputs, run.stopping);
+    const bool has_best = o.saves_best() && run.validations.best_step >= 0;
+    if (job.rank == 0 && !o.text.empty())
+        show_text_run(o, inputs, !run.stopping || run.is_complete, has_best);
     if (!run.stopping) return 0;
-    print_line(stdout, "stopped by %s; %s", signal_name(run.stopping),
-               (o.saves() ? resume_command(o) + " resumes from here"
-                          : format_string("nothing was saved, since %s", why_nothing_is_saved(o)))
-                   .c_str());
+    const std::string command = o.saves() ? resume_command(o) : "";
+    print_line(
+        stdout, "stopped by %s; %s", signal_name(run.stopping),
+        (run.is_complete ? "the run is complete: " + command + " only repeats what follows its last step"
+         : o.saves()     ? command + " resumes from here"
+                         : format_string("nothing was saved, since %s", why_nothing_is_saved(o)))
+            .c_str());
     return 128 + run.stopping;  // as if the signal had ended the program
 }
 
@@ -405,6 +410,11 @@ static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, Laun
     return recipe;
 }
 
+// Error, before tokens are prepared, if HellaSwag's file is missing or not for so many tokens.
+static void check_hellaswag(const Options& o, int vocab_size) {
+    if (o.hellaswag) read_hellaswag(o.hellaswag_file, vocab_size);
+}
+
 // The options with those that are chosen for the tokens of --text.
 static Options chosen_for(const TextTokens& tokens, const TextRecipe& recipe, Options o) {
     take_recipe(o, tokens, recipe);
@@ -433,6 +443,7 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
     if (has_bf16) o.sources.choose(o.precision, StoredType::bf16);
     job.agree([&] {
         check_model_of_text(o);
+        check_hellaswag(o, std::numeric_limits<uint16_t>::max());  // what it has besides, once that is known
         texts = find_texts(o);
         tokens = plan_tokens(o, texts);
     });
@@ -442,6 +453,7 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
     job.agree([&] {
         planned = o;
         take_tokenizer(planned, recipe);
+        check_hellaswag(o, recipe.vocab_size);
         tokens = plan_tokens(planned, texts);
         planned = chosen_for(tokens, recipe, planned);
         o.of_text.pack_tokens = planned.sequence;

@@ -471,6 +471,23 @@ TEST(FaultKinds, ShardsAreKnownUnderAnySpelling) {
 }
 
 // What a line says of a checkpoint is what the folder holds.
+// Where numbers do not tell it, names do.
+TEST(FaultKinds, ATextGivenTwiceIsKnownUnderAnyName) {
+    TemporaryFolder folder;
+    for (const char* name : {"one.txt", "two.txt"})
+        write_whole_file(folder / name, {std::string(30000, name[0]), "\n"});
+    for (const char* numbers : {"LC_ALL=C", "FILE_FAULT_INODES=1", "FILE_FAULT_INODES=spelling"})
+        for (const auto& [other, is_one] :
+             std::map<std::string, bool>{{"two.txt", false}, {"ONE.txt", true}}) {
+            const Words command = {
+                program, "--device",   "cpu",    "--dry-run=memory", "-x",     "1",
+                "-o",    folder / "r", "--text", folder / "one.txt", "--text", folder / other};
+            const ProgramResult result = run_faulty(folder.path, {"FILE_FAULT_CASE=1", numbers}, command);
+            EXPECT_EQ(contains(result.err, "given twice"), is_one) << numbers << result.err << result.out;
+            EXPECT_EQ(result.status, is_one);
+        }
+}
+
 TEST(FaultKinds, LinesSayWhatHappened) {
     const Data data;
     int counts[2] = {};

@@ -539,6 +539,14 @@ void show_example(const PreparationOptions& options) {
     printf("---\n%s\n---\n", printable_lines(text + tokenizer.decode(tokenizer.end_of_text) + "]").c_str());
 }
 
+static void note_repeats(const std::vector<std::string>& files) {
+    SeenFiles seen;
+    const auto again = std::ranges::count_if(files, [&](auto& file) { return !seen.add(file).empty(); });
+    if (again > 0)
+        print_line(stdout, "note: %s more than once, and read as often",
+                   again == 1 ? "a file is given" : "files are given");
+}
+
 void prepare_tokens(PreparationOptions options) {
     check_options(options);
     if (options.found.files.empty()) find_text(options);
@@ -551,6 +559,7 @@ void prepare_tokens(PreparationOptions options) {
             "validation");
     note_left_out(options.found);
     const std::vector<std::string>& files = options.found.files;
+    note_repeats(files);
     TextReader reader(files, options);
     reader.of_folders = options.found.of_folders;
     create_folders(options.out);

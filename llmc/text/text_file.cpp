@@ -342,6 +342,24 @@ static void check_text(const std::string& path) {
     refuse_zeros(path, text);
 }
 
+std::string SeenFiles::add(const std::string& path) {
+    const std::optional<FileStatus> status = get_status(path);
+    if (!status || status->kind != FileStatus::regular) return "";
+    const std::string name = std::filesystem::absolute(path).lexically_normal().generic_string();
+    const auto [named, is_new_name] = by_name.emplace(fold_case(name), path);
+    const auto [numbered, is_new_number] = by_number.emplace(std::pair(status->device, status->number), path);
+    // some file systems have one number for several files, or others at each look
+    if (!is_new_number && status->has_identity() && get_status(numbered->second) == status)
+        return numbered->second;
+    return !is_new_name && is_same_file(named->second, path) ? named->second : "";
+}
+
+void SeenFiles::add_once(const std::string& path) {
+    if (const std::string other = add(path); !other.empty())
+        fail("%s is given twice%s: leave it out once", path.c_str(),
+             other == path ? "" : (", also as " + other).c_str());
+}
+
 // The text files below a folder, sorted.
 static std::vector<std::string> texts_below(const std::string& folder,
                                             const std::vector<std::string>& include,
@@ -353,10 +371,14 @@ static std::vector<std::string> texts_below(const std::string& folder,
     if (files.empty()) fail("the folder %s has no file", folder.c_str());
     std::sort(files.begin(), files.end());
     std::vector<std::string> texts;
+    SeenFiles seen;
     for (const std::string& file : files) try {
             if (!is_included(file, include)) continue;
             check_text(file);
-            texts.push_back(file);
+            if (const std::string other = seen.add(file); !other.empty())
+                left_out(printable(file + " is " + other + " again"));
+            else
+                texts.push_back(file);
         } catch (const NotText& error) {
             left_out(error.what());
         }
