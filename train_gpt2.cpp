@@ -329,17 +329,18 @@ static void export_model(const Options& o) {
 
 // A dry run of --text plans without the tokens, which are not prepared.
 static void plan_without_tokens(Options& o, const TextTokens& tokens) {
-    o.expected_data = format_string(
-        "about %llu training tokens, %llu validation tokens, of %s", (unsigned long long)tokens.train_tokens,
-        (unsigned long long)tokens.val_tokens, printable(joined(o.text, ", ")).c_str());
     const uint64_t per_step =
         o.total_batch > 0 ? uint64_t(o.total_batch) : uint64_t(o.global_batch()) * o.sequence;
     if (o.epochs > 0 && per_step > 0)
         o.max_steps = int(std::clamp(o.epochs * double(tokens.train_tokens / per_step), 1.0, 1e9));
     o.expected_tokens = tokens.of_sources;
     o.train_data = o.val_data = {};
+}
+
+// Error, before tokens are prepared, if a text is too short for a batch. Its tokens may be estimated, and a
+// mixture fills a batch with several passes.
+static void refuse_long_batch(const Options& o, const TextTokens& tokens) {
     const uint64_t batch = uint64_t(o.global_batch()) * o.sequence;
-    // the tokens are estimated, and a mixture fills a batch with several passes
     if (const uint64_t fewest = std::min(tokens.train_tokens, tokens.val_tokens);
         tokens.of_sources.size() == 1 && !o.is_divided && !o.of_text.is_chat && batch > fewest + fewest / 8)
         fail("%s, and a batch of %d x %d has %llu: use shorter sequences (-t) or more text",
@@ -456,6 +457,12 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
         check_hellaswag(o, recipe.vocab_size);
         tokens = plan_tokens(planned, texts);
         planned = chosen_for(tokens, recipe, planned);
+        planned.expected_data =
+            format_string("about %llu training tokens, %llu validation tokens, of %s",
+                          (unsigned long long)tokens.train_tokens, (unsigned long long)tokens.val_tokens,
+                          printable(joined(o.text, ", ")).c_str());
+        const bool is_exact = planned.tokenizer == "bytes" && o.of_text.field.empty();
+        if (is_exact || o.plans_only()) refuse_long_batch(planned, tokens);
         o.of_text.pack_tokens = planned.sequence;
     });
     if (o.plans_only()) {

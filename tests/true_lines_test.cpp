@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "llmc/base/file.h"
+#include "llmc/base/utf8.h"
 #include "llmc/data/hellaswag.h"
 #include "tests/tiny_run.h"
 
@@ -126,8 +127,30 @@ TEST_F(TrueLines, WhatIsMissingIsSaidFirst) {
     expect_refusal(train("--text a.txt -x 1 -h 1 -o r --hellaswag-file none.bin"), "cannot open none.bin");
     write_hellaswag(folder / "h.bin", {{0, {300}, {{{16, 5}, {21, 2}, {3, 4}, {5, 1}}}}});
     expect_refusal(train("--text a.txt -x 1 -h 1 -o r --hellaswag-file h.bin"), "has token 300, but");
+    write_whole_file(folder / "a.rtf", {"{\\rtf1\\ansi ", read_whole_file(folder / "a.txt"), "}"});
+    expect_refusal(train("--text a.rtf -x 1 -o r"), "a.rtf is not text: it is RTF");
+    expect_refusal(train("--text a.txt -x 1 -o r -t 5000"), "and a batch of 1 x 5000 has 5000: use shorter");
     expect_refusal(train("--text a.txt -x 1 -o r --patience 3 -v 0"), "counts validations, and -v is 0");
     EXPECT_FALSE(file_exists(folder / "r"));
+}
+
+// Bytes of another encoding, and what looks like a weight.
+TEST_F(TrueLines, AnyFolderHoldsARunThatResumes) {
+    for (const std::string name :
+         {"caf\xe9", "\xff\xfe\x80", "\xf4\x8f\xbf\xbf", "t:0.5", "12:30:00", "a\"'\\\t\xe9"}) {
+        SCOPED_TRACE(name);
+        const std::string home = folder / name;
+        std::filesystem::create_directories(home + "/r");
+        std::filesystem::copy(folder / "a.txt", home + "/" + name);
+        Words command = {"env", "-C", home, program, "--device", "cpu", "-e", model};
+        expect_ok(run_program(with(command, {"--text", "./" + name, "-x", "1", "-s", "0", "-o", "./r:0.5"})),
+                  "plot: r:0.5/loss.svg");
+        command.resize(6);
+        expect_ok(run_program(with(command, {"-o", home + "/r:0.5", "-y", "1", "-x", "2", "-s", "0"})),
+                  "2/2 | loss");
+        EXPECT_EQ(find_not_utf8(read_whole_file(home + "/r:0.5/options.toml")), std::string::npos);
+        EXPECT_TRUE(file_exists(home + "/r:0.5/DONE_00000002"));
+    }
 }
 
 // What follows the last step is cut: the run has ended all the same.

@@ -448,9 +448,11 @@ static void check_split(const Preparation& work, const PreparationOptions& optio
                         const std::string& first_file) {
     if (work.bytes == 0) fail("%s has no text", first_file.c_str());
     if (work.draw && (work.draw->drawn == 0 || work.train.total < 2))  // an end of text alone
-        fail("%llu of %llu documents are drawn for validation%s: give more text, or --split-documents",
-             (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts,
-             options.chooses_fraction ? "" : " (--val-fraction)");
+        fail(
+            "%llu of %llu documents are drawn for validation%s: give more text, or "
+            "--split-documents",
+            (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts,
+            options.chooses_fraction ? "" : " (--val-fraction)");
     if (work.train.total == 0)
         fail("all %llu tokens of the text are among the first %llu, which are for validation: give more text",
              (unsigned long long)work.val.total, (unsigned long long)options.val_tokens);
@@ -509,7 +511,7 @@ static void finish_examples(Preparation& work, const PreparationOptions& options
     for (ExamplePacker* packer : {&*work.val_examples, &*work.train_examples}) packer->finish();
     const ExamplePacker &val = *work.val_examples, &train = *work.train_examples;
     if (train.examples == 0 || (work.example_draw.fraction > 0 && val.examples == 0))
-        fail("the text has %s, too few for training and validation: give more",
+        fail("the text has %s, too few different ones for training and validation: give more",
              counted(val.examples + train.examples, "question").c_str());
     print_line(stdout, "%s for training, %llu for validation, in sequences of %llu tokens",
                counted(train.examples, "example").c_str(), (unsigned long long)val.examples,

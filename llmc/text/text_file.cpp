@@ -109,6 +109,7 @@ static const char* not_text(std::string_view start) {
         {"7z\xbc\xaf\x27\x1c"sv, "a 7z archive (unpack it first)"},
         {"ustar"sv, "a tar archive (unpack it first: tar -x)", 257},
         {"%PDF-"sv, "PDF (pdftotext extracts its text)"},
+        {"{\\rtf"sv, "RTF (a word processor saves it as plain text)"},
         {"\x7f"
          "ELF"sv,
          "a program"},
