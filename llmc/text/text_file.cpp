@@ -287,13 +287,19 @@ static bool is_run(const std::string& folder) {
            (file_exists(folder + "/lease.json") && file_exists(folder + "/tokens"));  // one that begins
 }
 
+// None: nothing is there. Error if the system cannot say.
+static std::optional<FileStatus> look_at(const std::string& path) {
+    const std::optional<FileStatus> status = get_status(path);
+    if (status || errno == ENOENT || errno == ELOOP || errno == ENOTDIR) return status;
+    throw FileError(printable("cannot read " + path + ": " + strerror(errno)));
+}
+
 // Why an entry of a folder is not read; null: it is. Files of the kernel have no size and may block for ever.
 static const char* why_left_out(const std::string& path, const std::string& name) {
-    const std::optional<FileStatus> status = get_status(path);
-    const int error = status ? 0 : errno;
-    if (name.starts_with('.') || (status && status->hidden)) return "is hidden";
-    if (error == ENOENT || error == ELOOP || error == ENOTDIR) return "is a link that leads nowhere";
-    if (error) throw FileError(printable("cannot read " + path + ": " + strerror(error)));
+    if (name.starts_with('.')) return "is hidden";
+    const std::optional<FileStatus> status = look_at(path);
+    if (!status) return "is a link that leads nowhere";
+    if (status->hidden) return "is hidden";
     const bool is_folder = status->kind == FileStatus::folder;
     if (!is_folder && is_temporary_name(fold_case(name))) return "is not complete";
     if (is_folder && is_link(path)) return "is a link to a folder";
@@ -344,13 +350,13 @@ static void check_text(const std::string& path) {
 }
 
 std::string SeenFiles::add(const std::string& path) {
-    const std::optional<FileStatus> status = get_status(path);
+    const std::optional<FileStatus> status = look_at(path);
     if (!status || status->kind != FileStatus::regular) return "";
     const std::string name = std::filesystem::absolute(path).lexically_normal().generic_string();
     const auto [named, is_new_name] = by_name.emplace(fold_case(name), path);
     const auto [numbered, is_new_number] = by_number.emplace(std::pair(status->device, status->number), path);
     // some file systems have one number for several files, or others at each look
-    if (!is_new_number && status->has_identity() && get_status(numbered->second) == status)
+    if (!is_new_number && status->has_identity() && look_at(numbered->second) == status)
         return numbered->second;
     return !is_new_name && is_same_file(named->second, path) ? named->second : "";
 }
