@@ -256,10 +256,12 @@ static TextSequences open_texts(const EvalOptions& options, TrainedModel& model)
     if (!model.tokenizer)
         fail("--text: the tokenizer of %s is not known: name it with --tokenizer", model.source.name.c_str());
     PreparationOptions text = {options.of_text};
-    if (text.split == DocumentSplit::automatic)
-        text.split = text.field.empty() ? model.source.split : DocumentSplit::none;
     text.files = options.text;
     find_text(text);
+    SeenFiles seen;
+    for (const std::string& file : text.found.files) seen.add_once(file);
+    if (text.split == DocumentSplit::automatic)
+        text.split = text.is_jsonl() ? DocumentSplit::none : model.source.split;
     note_left_out(text.found);
     TextSequences sequences = {std::make_unique<TextReader>(text.found.files, text), &*model.tokenizer,
                                options.batch, options.sequence};
@@ -353,6 +355,9 @@ int main(int argc, char** argv) {
         if (options.data.empty() && options.hellaswag.empty() && options.text.empty())
             fail("nothing to evaluate on: give token shards with -i, --text FILE, or --hellaswag FILE");
         if (options.text.empty()) refuse_text_options(line);
+        const bool has_tokens = !options.data.empty() || !options.text.empty();
+        line.note({{"max-batches", "HellaSwag's file is read as a whole", !has_tokens},
+                   {"tokenizer", "HellaSwag's file has tokens", !has_tokens}});
         TrainedModel model = open_model(options.model);
         const ModelConfig& config = model.config;
         if (options.sequence == 0) options.sequence = usual_sequence(options, model);

@@ -365,6 +365,12 @@ int main(int argc, char** argv) {
     CommandLine line("generate", "Generates text with a trained GPT-2, on the CPU or on any Vulkan device.");
     add_options(line, options);
     return line.run(argc, argv, [&] {
+        const bool is_greedy = options.sampler.temperature == 0;
+        const std::string why = "--temperature 0 always takes the likeliest token";
+        line.note({{"top-k", why, is_greedy},
+                   {"top-p", why, is_greedy},
+                   {"min-p", why, is_greedy},
+                   {"seed", why, is_greedy}});
         TrainedModel model = open_model(options.model);
         if (!model.tokenizer)
             fail(

@@ -138,7 +138,7 @@ static void load(const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimi
 }
 
 // What a run on a text shows at its end, also after a signal.
-static void show_text_run(const Options& o, const RunInputs& inputs, bool stopped) {
+static void show_text_run(const Options& o, const RunInputs& inputs, bool has_ended, bool has_best) {
     const std::string& folder = inputs.start.folder;
     try {
         plot_runs({folder});
@@ -146,11 +146,11 @@ static void show_text_run(const Options& o, const RunInputs& inputs, bool stoppe
         print_line(stdout, "note: there is no plot: %s", error.what());
     }
     const bool answers = inputs.tokenizer && !chat_template_of(inputs.tokenizer->roles).empty();
-    if (!stopped && o.saves())
+    if (has_ended && o.saves())
         print_line(stdout, "%s -e %s %s with the %s model", command_of("generate").c_str(),
                    shell_word(folder).c_str(),
                    answers ? "--chat answers questions" : "\"Once\" continues a text",
-                   o.saves_best() ? "best" : "last");
+                   has_best ? "best" : "last");
 }
 
 // Whether the folder holds this run, which a retry resumes, and not an earlier one.
@@ -199,12 +199,17 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
         print_profile(*g.pad);
     else if (o.profile)
         printf("no profile: --profile measures a GPU's kernels, and this run used the CPU\n");
-    if (job.rank == 0 && !o.text.empty()) show_text_run(o, inputs, run.stopping);
+    const bool has_best = o.saves_best() && run.validations.best_step >= 0;
+    if (job.rank == 0 && !o.text.empty())
+        show_text_run(o, inputs, !run.stopping || run.is_complete, has_best);
     if (!run.stopping) return 0;
-    print_line(stdout, "stopped by %s; %s", signal_name(run.stopping),
-               (o.saves() ? resume_command(o) + " resumes from here"
-                          : format_string("nothing was saved, since %s", why_nothing_is_saved(o)))
-                   .c_str());
+    const std::string command = o.saves() ? resume_command(o) : "";
+    print_line(
+        stdout, "stopped by %s; %s", signal_name(run.stopping),
+        (run.is_complete ? "the run is complete: " + command + " only repeats what follows its last step"
+         : o.saves()     ? command + " resumes from here"
+                         : format_string("nothing was saved, since %s", why_nothing_is_saved(o)))
+            .c_str());
     return 128 + run.stopping;  // as if the signal had ended the program
 }
 
@@ -324,17 +329,18 @@ static void export_model(const Options& o) {
 
 // A dry run of --text plans without the tokens, which are not prepared.
 static void plan_without_tokens(Options& o, const TextTokens& tokens) {
-    o.expected_data = format_string(
-        "about %llu training tokens, %llu validation tokens, of %s", (unsigned long long)tokens.train_tokens,
-        (unsigned long long)tokens.val_tokens, printable(joined(o.text, ", ")).c_str());
     const uint64_t per_step =
         o.total_batch > 0 ? uint64_t(o.total_batch) : uint64_t(o.global_batch()) * o.sequence;
     if (o.epochs > 0 && per_step > 0)
         o.max_steps = int(std::clamp(o.epochs * double(tokens.train_tokens / per_step), 1.0, 1e9));
     o.expected_tokens = tokens.of_sources;
     o.train_data = o.val_data = {};
+}
+
+// Error, before tokens are prepared, if a text is too short for a batch. Its tokens may be estimated, and a
+// mixture fills a batch with several passes.
+static void refuse_long_batch(const Options& o, const TextTokens& tokens) {
     const uint64_t batch = uint64_t(o.global_batch()) * o.sequence;
-    // the tokens are estimated, and a mixture fills a batch with several passes
     if (const uint64_t fewest = std::min(tokens.train_tokens, tokens.val_tokens);
         tokens.of_sources.size() == 1 && !o.is_divided && !o.of_text.is_chat && batch > fewest + fewest / 8)
         fail("%s, and a batch of %d x %d has %llu: use shorter sequences (-t) or more text",
@@ -405,6 +411,11 @@ static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, Laun
     return recipe;
 }
 
+// Error, before tokens are prepared, if HellaSwag's file is missing or not for so many tokens.
+static void check_hellaswag(const Options& o, int vocab_size) {
+    if (o.hellaswag) read_hellaswag(o.hellaswag_file, vocab_size);
+}
+
 // The options with those that are chosen for the tokens of --text.
 static Options chosen_for(const TextTokens& tokens, const TextRecipe& recipe, Options o) {
     take_recipe(o, tokens, recipe);
@@ -433,6 +444,7 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
     if (has_bf16) o.sources.choose(o.precision, StoredType::bf16);
     job.agree([&] {
         check_model_of_text(o);
+        check_hellaswag(o, std::numeric_limits<uint16_t>::max());  // what it has besides, once that is known
         texts = find_texts(o);
         tokens = plan_tokens(o, texts);
     });
@@ -442,8 +454,15 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
     job.agree([&] {
         planned = o;
         take_tokenizer(planned, recipe);
+        check_hellaswag(o, recipe.vocab_size);
         tokens = plan_tokens(planned, texts);
         planned = chosen_for(tokens, recipe, planned);
+        planned.expected_data =
+            format_string("about %llu training tokens, %llu validation tokens, of %s",
+                          (unsigned long long)tokens.train_tokens, (unsigned long long)tokens.val_tokens,
+                          printable(joined(o.text, ", ")).c_str());
+        const bool is_exact = planned.tokenizer == "bytes" && o.of_text.field.empty();
+        if (is_exact || o.plans_only()) refuse_long_batch(planned, tokens);
         o.of_text.pack_tokens = planned.sequence;
     });
     if (o.plans_only()) {

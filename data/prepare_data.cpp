@@ -47,11 +47,14 @@ static void prepare_hellaswag(const Options& options) {
                counted(examples.size(), "example").c_str());
 }
 
-static void make_tokenizer(const Options& options) {
+static void make_tokenizer(const CommandLine& line, const Options& options) {
     if (options.vocab.empty() || options.encoder.empty())
         fail("--make-tokenizer needs --vocab vocab.bpe and --encoder encoder.json");
     if (!options.files.empty())
         fail("--make-tokenizer reads no text file, but %s is given", options.files[0].c_str());
+    for (const std::string& note :
+         line.notes_of_unread("--make-tokenizer", {"make-tokenizer", "vocab", "encoder", "device"}))
+        print_line(stderr, "note: %s", note.c_str());
     check_output(options.make_tokenizer, {options.vocab, options.encoder}, is_tokenizer_file);
     Tokenizer tokenizer = make_gpt2_tokenizer(options.vocab, options.encoder);
     write_tokenizer(tokenizer, options.make_tokenizer, Target::named);
@@ -121,6 +124,8 @@ int main(int argc, char** argv) {
         const StopWritingAtSignals stops;
         if (options.make_tokenizer.empty() && !(options.vocab + options.encoder).empty())
             fail("--vocab and --encoder are for --make-tokenizer");
-        options.make_tokenizer.empty() ? prepare_tokens(options) : make_tokenizer(options);
+        line.note({{"seed", "it is for --val-fraction",
+                    options.val_fraction == 0 && options.make_tokenizer.empty()}});
+        options.make_tokenizer.empty() ? prepare_tokens(options) : make_tokenizer(line, options);
     });
 }

@@ -468,6 +468,41 @@ TEST(FaultKinds, ShardsAreKnownUnderAnySpelling) {
 }
 
 // What a line says of a checkpoint is what the folder holds.
+// An error is not taken for another file.
+TEST(FaultKinds, ALinkIsLeftOutOrTheErrorIsSaid) {
+    TemporaryFolder folder;
+    fs::create_directories(folder / "d");
+    write_whole_file(folder / "d/a.txt", {std::string(3000, 'a'), "\n"});
+    fs::create_symlink("a.txt", folder / "d/b.txt");
+    int failed = 0;
+    for (const std::string& number : words_of("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16")) {
+        const ProgramResult result =
+            run_faulty(folder / "d", {"FILE_FAULT=stat:" + number + ":EIO"},
+                       {BINARY_DIR "/prepare_data", folder / "d", "--out", folder.path, "--name", "x"});
+        failed += result.status != 0;
+        EXPECT_TRUE(contains(result.err, result.status ? "Input/output error" : "1 entry was left out"))
+            << number;
+    }
+    EXPECT_GT(failed, 3);
+}
+
+// Where numbers do not tell it, names do.
+TEST(FaultKinds, ATextGivenTwiceIsKnownUnderAnyName) {
+    TemporaryFolder folder;
+    for (const char* name : {"one.txt", "two.txt"})
+        write_whole_file(folder / name, {std::string(30000, name[0]), "\n"});
+    for (const char* numbers : {"LC_ALL=C", "FILE_FAULT_INODES=1", "FILE_FAULT_INODES=spelling"})
+        for (const auto& [other, is_one] :
+             std::map<std::string, bool>{{"two.txt", false}, {"ONE.txt", true}}) {
+            const Words command = {
+                program, "--device",   "cpu",    "--dry-run=memory", "-x",     "1",
+                "-o",    folder / "r", "--text", folder / "one.txt", "--text", folder / other};
+            const ProgramResult result = run_faulty(folder.path, {"FILE_FAULT_CASE=1", numbers}, command);
+            EXPECT_EQ(contains(result.err, "given twice"), is_one) << numbers << result.err << result.out;
+            EXPECT_EQ(result.status, is_one);
+        }
+}
+
 TEST(FaultKinds, LinesSayWhatHappened) {
     const Data data;
     int counts[2] = {};

@@ -45,7 +45,7 @@ TEST_F(TextRun, EndsWithAModelASampleAndAPlot) {
     const ProgramResult run = train("my.txt");
     for (const char* part :
          {"chosen for this text, unless another is given: --tokenizer bytes --optimizer muon",
-          "1 layers of 16 channels, 32 x 32 tokens; 4 steps read 0.0227 MB of text ", "generating:", "best ",
+          "1 layer of 16 channels, 32 x 32 tokens; 4 steps read 0.0227 MB of text ", "generating:", "best ",
           "plot: runs/my-text/loss.svg\n", "generate -e runs/my-text"})
         EXPECT_TRUE(contains(run.out, part));
     EXPECT_EQ(run.err, "");

@@ -94,7 +94,7 @@ TEST(TimeRule, WhatIsGivenStays) {
     const TextRecipe seven = choose_for_time(in, Device{1e12, 0, &measured});
     EXPECT_EQ(seven.steps, 7);
     EXPECT_EQ(measured, 0);  // nothing depends on the time
-    in.steps = 0;
+    in.steps = -1;
     in.epochs = 2;
     in.train_tokens = 204800;
     EXPECT_EQ(choose_for_time(in, devices[4]).steps, 200);
@@ -102,6 +102,27 @@ TEST(TimeRule, WhatIsGivenStays) {
     EXPECT_EQ(choose_for_time(in, devices[4]).steps, 50);
     in.processes = 2;
     EXPECT_EQ(choose_for_time(in, devices[4]).shape.tokens_per_step, 8192);
+}
+
+// A model has at most a few parameters for each token that given steps read; no steps are a length, too.
+TEST(TimeRule, TheModelFollowsGivenSteps) {
+    RuleInputs in = text_of(39e6, 600);
+    double before = 0;
+    for (const int steps : {0, 1, 20, 300, 3000, 30000}) {
+        in.steps = steps;
+        const TextRecipe r = choose_for_time(in, devices[4]);
+        EXPECT_EQ(r.steps, steps);
+        EXPECT_GE(r.parameters, before) << steps;
+        EXPECT_TRUE(r.shape.channels == 96 || r.parameters <= 5 * r.tokens_read()) << steps;
+        EXPECT_GT(r.bits_per_byte, 0);
+        before = r.parameters;
+    }
+    EXPECT_GT(before, 5e6);
+    in.steps = 20;
+    for (const Device& device : devices) EXPECT_EQ(choose_for_time(in, device).shape.channels, 96);
+    in.steps = -1;
+    in.epochs = 0.01;  // 390 kB
+    EXPECT_EQ(choose_for_time(in, devices[4]).shape.channels, 96);
 }
 
 // A batch needs B*T tokens, and one more, in all processes, of the training and of the validation data.

@@ -105,6 +105,22 @@ TEST_F(TrainOptions, FlagsWithoutEffectGiveANote) {
     EXPECT_EQ(note({"-e", "d1", "-x", "3", "--export", "hf", "a"}),
               "--max-steps has no effect with --export");
     EXPECT_EQ(note({"--text", "a", "--muon-lr", "0.1"}), "");  // Muon is chosen
+    const std::pair<const char*, const char*> in_vain[] = {
+        {"-v 20", "--val-every has no effect: there is no -j"},
+        {"-j b -v 0 -m 2", "--val-batches has no effect: -v is 0"},
+        {"-v 0 -h 1", "--hellaswag has no effect: -v is 0"},
+        {"-s 0 -g 9 --temperature 0",
+         "--sample-tokens has no effect: -s is 0; --temperature has no effect: -s is 0"},
+        {"--temperature 0 --top-k 3", "--top-k has no effect: --temperature is 0"},
+        {"-nk 2", "--keep-checkpoints has no effect: there is no -o"},
+        {"-o r -n 0 -nm 2", "--major-checkpoint-every has no effect: -n is 0"},
+        {"-w 1", "--master-weights has no effect: the weights are fp32"},
+        {"-j b -a 1", "--train-data has no effect: -a 1 trains on a batch of -j"},
+        {"-j b -v 2 -m 2 -h 1 -s 2 -g 9 --top-k 3 -o r -nk 2 -nm 2 -w 1 --precision bf16", ""},
+        {"-v 0 -h 0 -s 0 -w 0", ""}};
+    for (const auto& [options, says] : in_vain)
+        EXPECT_EQ(note(with({"-i", "a"}, words_of(options))), says) << options;
+    EXPECT_EQ(note({"--text", "a", "-w", "1"}), "");  // a GPU may have bf16
     EXPECT_EQ(note({"-i", "a", "-k", "constant", "-q", "0.1", "-m", "3"}),
               "--val-batches has no effect: it is for -j; --final-lr-fraction has no effect: -k is constant");
     EXPECT_TRUE(parse({"-i", "train.bin", "-pn", "1", "-pr", "0", "-z", "0", "-h", "0"}).notes.empty());

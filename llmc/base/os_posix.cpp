@@ -159,6 +159,7 @@ const std::vector<const char*> vulkan_loaders = {"libvulkan.so.1", "libvulkan.so
 // --- the terminal ---
 
 const char* const end_of_input_key = "Control-D";
+const bool interrupt_ends_input = false;
 
 bool is_terminal(FILE* stream) { return isatty(fileno(stream)) == 1; }
 

@@ -156,6 +156,7 @@ const std::vector<const char*> vulkan_loaders = {"vulkan-1.dll"};
 // --- the terminal ---
 
 const char* const end_of_input_key = "Control-Z and Enter";
+const bool interrupt_ends_input = true;
 
 // Not isatty(), which takes NUL for a terminal.
 static bool is_console(HANDLE handle) {

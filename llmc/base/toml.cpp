@@ -5,13 +5,40 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/utf8.h"
 
 // Keys with many dots are tables within tables, whose destructors call each other.
 static constexpr size_t longest_line = 1 << 13;
 
 static bool is_control(char c) { return uint8_t(c) < 0x20 || c == 0x7f; }
 
-std::string toml_text(const std::string& text) {
+// Names of files may have bytes that are not UTF-8. Each of them is one of the last private characters.
+static constexpr uint32_t character_of_byte = 0x10ff00;
+
+static std::string with_characters(std::string_view text) {
+    std::string all;
+    while (!text.empty()) {
+        const auto [code, bytes] = first_character(text);
+        const bool is_kept = bytes > 0 && code < character_of_byte;
+        is_kept ? all.append(text.substr(0, bytes))
+                : (append_character(all, character_of_byte + uint8_t(text[0])), all);
+        text.remove_prefix(is_kept ? bytes : 1);
+    }
+    return all;
+}
+
+static std::string with_bytes(std::string_view text) {
+    std::string all;
+    while (!text.empty()) {
+        const auto [code, bytes] = first_character(text);
+        code >= character_of_byte ? all += char(code - character_of_byte) : all.append(text.substr(0, bytes));
+        text.remove_prefix(bytes);
+    }
+    return all;
+}
+
+std::string toml_text(const std::string& as_it_is) {
+    const std::string text = with_characters(as_it_is);
     const bool has_controls = std::any_of(text.begin(), text.end(), is_control);
     if (!has_controls && text.find_first_of("\"\\") == text.npos) return '"' + text + '"';
     if (!has_controls && text.find('\'') == text.npos) return '\'' + text + '\'';
@@ -90,7 +117,7 @@ static void check_structure(const std::string& line) {
 
 static std::string text_of(const toml::node& node) {
     if (!node.is_string()) fail("a list has only texts, in quotes");
-    return node.as_string()->get();
+    return with_bytes(node.as_string()->get());
 }
 
 static TomlEntry entry_of(const toml::key& key, const toml::node& node) {

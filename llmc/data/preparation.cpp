@@ -448,9 +448,11 @@ static void check_split(const Preparation& work, const PreparationOptions& optio
                         const std::string& first_file) {
     if (work.bytes == 0) fail("%s has no text", first_file.c_str());
     if (work.draw && (work.draw->drawn == 0 || work.train.total < 2))  // an end of text alone
-        fail("%llu of %llu documents are drawn for validation%s: give more text, or --split-documents",
-             (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts,
-             options.chooses_fraction ? "" : " (--val-fraction)");
+        fail(
+            "%llu of %llu documents are drawn for validation%s: give more text, or "
+            "--split-documents",
+            (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts,
+            options.chooses_fraction ? "" : " (--val-fraction)");
     if (work.train.total == 0)
         fail("all %llu tokens of the text are among the first %llu, which are for validation: give more text",
              (unsigned long long)work.val.total, (unsigned long long)options.val_tokens);
@@ -509,7 +511,7 @@ static void finish_examples(Preparation& work, const PreparationOptions& options
     for (ExamplePacker* packer : {&*work.val_examples, &*work.train_examples}) packer->finish();
     const ExamplePacker &val = *work.val_examples, &train = *work.train_examples;
     if (train.examples == 0 || (work.example_draw.fraction > 0 && val.examples == 0))
-        fail("the text has %s, too few for training and validation: give more",
+        fail("the text has %s, too few different ones for training and validation: give more",
              counted(val.examples + train.examples, "question").c_str());
     print_line(stdout, "%s for training, %llu for validation, in sequences of %llu tokens",
                counted(train.examples, "example").c_str(), (unsigned long long)val.examples,
@@ -539,6 +541,14 @@ void show_example(const PreparationOptions& options) {
     printf("---\n%s\n---\n", printable_lines(text + tokenizer.decode(tokenizer.end_of_text) + "]").c_str());
 }
 
+static void note_repeats(const std::vector<std::string>& files) {
+    SeenFiles seen;
+    const auto again = std::ranges::count_if(files, [&](auto& file) { return !seen.add(file).empty(); });
+    if (again > 0)
+        print_line(stdout, "note: %s more than once, and read as often",
+                   again == 1 ? "a file is given" : "files are given");
+}
+
 void prepare_tokens(PreparationOptions options) {
     check_options(options);
     if (options.found.files.empty()) find_text(options);
@@ -551,6 +561,7 @@ void prepare_tokens(PreparationOptions options) {
             "validation");
     note_left_out(options.found);
     const std::vector<std::string>& files = options.found.files;
+    note_repeats(files);
     TextReader reader(files, options);
     reader.of_folders = options.found.of_folders;
     create_folders(options.out);

@@ -15,7 +15,7 @@ WeightedPath weighted_path(const std::string& text) {
     char* end = nullptr;
     const double value = strtod(weight.c_str(), &end);  // also reads nan, inf and hexadecimal numbers
     const bool is_number = !weight.empty() && *end == 0;
-    if (!is_number && !is_there(path)) return {text};  // C:\novels.txt
+    if (has_separator(weight) || (!is_number && !is_there(path))) return {text};  // C:\novels.txt
     const double least = 1e-6, most = 1e6;
     const bool is_decimal = weight.find_first_not_of("0123456789.eE+-") == weight.npos;
     if (!is_number || !is_decimal || !(value >= least && value <= most))

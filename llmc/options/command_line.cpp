@@ -1,5 +1,6 @@
 #include "llmc/options/command_line.h"
 
+#include "llmc/base/error.h"
 #include "llmc/base/os.h"
 #include "llmc/options/arguments.h"
 #include "llmc/options/start_program.h"
@@ -18,6 +19,10 @@ void CommandLine::add_device(std::string& device) {
 
 void CommandLine::accept_cpu_as_device() {
     add("--device gpu", cpu, "the CPU: this program uses no GPU").one_of({"auto", "cpu"});
+}
+
+void CommandLine::note(const std::vector<InVain>& options) const {
+    for (const std::string& line : notes_of(options)) print_line(stderr, "note: %s", line.c_str());
 }
 
 int CommandLine::run(int argc, char** argv, const std::function<void()>& work) {

@@ -289,6 +289,28 @@ void OptionTable::set(Option& option, const std::vector<std::string>& texts, Sou
     if (sources && address_of(option.value)) sources->set(address_of(option.value), source);
 }
 
+// --- options without effect ---
+
+std::vector<std::string> OptionTable::notes_of(const std::vector<InVain>& options) const {
+    std::vector<std::string> notes;
+    for (const InVain& option : options)
+        for (const Option& row : rows)
+            if (option.is_in_vain && row.name == option.name && row.source == Source::command_line)
+                notes.push_back(row.dashed() + " has no effect: " + option.why);
+    return notes;
+}
+
+std::vector<std::string> OptionTable::notes_of_unread(const char* instead,
+                                                      const std::vector<std::string>& read) const {
+    std::vector<std::string> notes;
+    for (const Option& row : rows) {
+        const bool is_of_machine = row.name == "threads" || row.name == "simd" || row.name == "tensor-cores";
+        if (row.source == Source::command_line && !is_of_machine && !std::ranges::count(read, row.name))
+            notes.push_back(row.dashed() + " has no effect with " + instead);
+    }
+    return notes;
+}
+
 // --- suggestions ---
 
 // Insertions, deletions and replacements that turn one word into the other.

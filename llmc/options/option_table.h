@@ -104,6 +104,13 @@ struct Option {
     void set(const std::vector<std::string>& texts);
 };
 
+// An option that does nothing where something else is given, and why.
+struct InVain {
+    const char* name;
+    std::string why;
+    bool is_in_vain;
+};
+
 struct OptionTable {
     std::string program, description;
     Sources* sources = nullptr;  // of the struct with the values; null: not recorded
@@ -129,6 +136,10 @@ struct OptionTable {
     Option* find(const std::string& name);  // by its name without dashes; null: there is none
     // Sets the values unless a stronger source has. Error if one is wrong.
     void set(Option& option, const std::vector<std::string>& texts, Source source);
+    // A line for each of them that the command line gives.
+    std::vector<std::string> notes_of(const std::vector<InVain>& options) const;
+    // The same for options that are not among those that are `read` instead of what the program usually does.
+    std::vector<std::string> notes_of_unread(const char* instead, const std::vector<std::string>& read) const;
     // " (did you mean --NAME?)" with the nearest of the names; "" if none is near.
     std::string nearest(const std::string& name);
 };

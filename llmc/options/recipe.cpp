@@ -74,7 +74,7 @@ static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const La
     in.batch = if_given(o.batch);
     in.sequence = if_given(o.sequence);
     in.tokens_per_step = std::max(0, if_given(o.total_batch));
-    in.steps = std::max(0, if_given(o.max_steps));
+    if (o.is_given(o.max_steps)) in.steps = o.max_steps;
     in.epochs = if_given(o.epochs) / worth;                                                   // of all texts
     if (o.is_given(o.max_steps) && o.max_steps < 0 && in.epochs == 0) in.epochs = 1 / worth;  // -x -1
     if (o.is_given(o.model)) {
@@ -94,7 +94,7 @@ static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const La
     in.layers = 3, in.heads = 2, in.channels = 96;
     if (!in.sequence) in.sequence = 256;
     if (!in.batch && !in.tokens_per_step) in.batch = 8;
-    if (!in.steps && !in.epochs) in.steps = 3000;
+    if (!in.has_length()) in.steps = 3000;
     return in;
 }
 
@@ -104,7 +104,7 @@ static TextRecipe for_finetuning(const Options& o, RuleInputs in, const StepSeco
     in.first_sequence = std::min(1024, in.most_sequence);
     const int T = in.sequence ? in.sequence : in.first_sequence;
     if (!in.batch && !in.tokens_per_step) in.tokens_per_step = 4 * T * in.processes;
-    if (!o.is_given(o.minutes) && !in.steps && in.epochs == 0) {
+    if (!o.is_given(o.minutes) && !in.has_length()) {
         const int B = in.batch ? in.batch : 4;
         const int per_step = in.tokens_per_step ? in.tokens_per_step : B * T * in.processes;
         in.steps = int(std::clamp(3.0 * double(in.train_tokens) / per_step, 1.0, 1000.0));
@@ -172,7 +172,8 @@ void take_recipe(Options& o, const TextTokens& tokens, const TextRecipe& r) {
 }
 
 std::string describe_shape(const TextRecipe& r) {
-    return format_string("%d layers of %d channels, %d x %d tokens", r.shape.layers, r.shape.channels,
+    return format_string("%s of %d channels, %d x %d tokens",
+                         counted(uint64_t(r.shape.layers), "layer").c_str(), r.shape.channels,
                          r.shape.tokens_per_step / r.shape.sequence, r.shape.sequence);
 }
 
@@ -184,7 +185,7 @@ std::string describe(const Options& o, const TextTokens& tokens, const TextRecip
     const bool is_long =
         o.is_given(o.max_steps) || o.is_given(o.epochs) || r.seconds() >= 0.8 * 60 * o.minutes;
     if (r.step_seconds > 0 && !is_long) text += ", since more would not help on so short a text";
-    if (!finetunes(o) && tokens.is_english)
+    if (!finetunes(o) && tokens.is_english && r.steps > 0)
         text += format_string("; English documentation of this size gets about %.2f bits per byte",
                               r.bits_per_byte);
     return text;

@@ -121,8 +121,8 @@ static void choose_length(const RuleInputs& in, TextRecipe& r) {
     if (r.step_seconds > 0)
         steps = std::min(steps, (in.seconds - (r.validations + 1) * validation) / r.step_seconds);
     if (in.epochs > 0) steps = in.epochs * std::floor(per_epoch);
-    if (in.steps > 0) steps = in.steps;
-    r.steps = int(std::clamp(steps, 1.0, 1e9));
+    if (in.steps >= 0) steps = in.steps;
+    r.steps = int(std::clamp(steps, in.steps == 0 ? 0.0 : 1.0, 1e9));
     r.epochs = r.steps / std::max(per_epoch, 1e-9);
 }
 
@@ -137,7 +137,7 @@ static void choose_regularization(const RuleInputs& in, TextRecipe& r) {
     r.dropout = float(std::round(100 * dropout) / 100);
     r.weight_decay = float(std::round(100 * (0.1 + 25 * dropout * dropout)) / 100);
     r.rate_factor = r.shape.channels <= 128 && tokens < 2e6 ? 2 : 1;
-    const double seen = worth_of_tokens(double(r.steps) * r.shape.tokens_per_step, tokens);
+    const double seen = worth_of_tokens(r.tokens_read(), tokens);
     const double bytes = in.train_tokens && in.text_bytes ? double(in.text_bytes) / double(in.train_tokens)
                                                           : bytes_per_token(r.vocab_size);
     r.bits_per_byte = expected_bits(r.parameters, seen * bytes);
@@ -162,10 +162,13 @@ static std::vector<TextRecipe> candidates_for(const RuleInputs& in) {
         return {recipe_for(in, shape)};
     }
     for (const ModelShape& shape : shapes) {
-        const TextRecipe r = recipe_for(in, shape);
+        TextRecipe r = recipe_for(in, shape);
+        choose_length(in, r);
         // a model with far more parameters than the text has tokens learns it by heart
         const bool fits_text = block_parameters(shape) <= 12 * tokens_of(in, r.vocab_size);
-        if (candidates.empty() || fits_text) candidates.push_back(r);
+        // in few steps, it takes many times the time for hardly more
+        const bool fits_length = !in.has_length() || block_parameters(shape) <= 4 * r.tokens_read();
+        if (candidates.empty() || (fits_text && fits_length)) candidates.push_back(r);
     }
     return candidates;
 }
@@ -215,7 +218,7 @@ static size_t best_of(const RuleInputs& in, const std::vector<TextRecipe>& all, 
 // Halves a free batch until the time has room for 16 steps, and for three validations, in which each further
 // source reads a batch: one step of a large batch teaches nothing. Returns whether it did.
 static bool make_room_for_steps(const RuleInputs& in, TextRecipe& r) {
-    if (in.batch || in.tokens_per_step || in.steps > 0 || in.epochs > 0) return false;
+    if (in.batch || in.tokens_per_step || in.has_length()) return false;
     const int before = r.batch;
     const double steps = 16 + 3 * forward_share * (in.sources - 1);
     while (r.batch % 2 == 0 && r.shape.tokens_per_step > 256 && steps * r.step_seconds > 0.9 * in.seconds) {
@@ -235,8 +238,7 @@ TextRecipe adapt(const RuleInputs& in, TextRecipe chosen) {
 // larger one, which may take hardly longer on a GPU, are measured.
 TextRecipe choose_for_time(const RuleInputs& in, const StepSeconds& measure) {
     std::vector<TextRecipe> all = candidates_for(in);
-    const bool needs_no_time = all.size() == 1 && (in.steps > 0 || in.epochs > 0);
-    if (needs_no_time) return complete(in, all[0]), all[0];
+    if (all.size() == 1 && in.has_length()) return complete(in, all[0]), all[0];
     const auto time = [&](TextRecipe& r) {
         r.step_seconds = std::max(measure(r), 1e-9);  // 0: not measured
         if (std::isfinite(r.step_seconds) && make_room_for_steps(in, r))

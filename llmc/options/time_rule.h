@@ -15,7 +15,7 @@ struct ModelShape {
     bool operator==(const ModelShape&) const = default;
 };
 
-// What a user or a text decides. 0: free.
+// What a user or a text decides. 0: free, but no steps are a length, too.
 struct RuleInputs {
     uint64_t text_bytes = 0;    // to train on
     uint64_t train_tokens = 0;  // in the prepared data; 0: not prepared yet
@@ -28,9 +28,11 @@ struct RuleInputs {
     int first_sequence = 0;   // of a trained model: shorter only where the data holds no batch
     int batch = 0;            // sequences in a micro-batch of each process
     int tokens_per_step = 0;  // -d
-    int steps = 0;
+    int steps = -1;           // -1: free
     double epochs = 0;
     int processes = 1, sources = 1;  // of a mixture, each with a validation part
+
+    bool has_length() const { return steps >= 0 || epochs > 0; }
 };
 
 struct TextRecipe {
@@ -47,6 +49,7 @@ struct TextRecipe {
     double bits_per_byte = 0;  // that such a run reaches on technical documentation
     double parameters = 0;     // of the model
     double seconds() const;    // of the steps
+    double tokens_read() const { return double(steps) * shape.tokens_per_step; }
 };
 
 // The time of a step of a new model of this shape, with this vocabulary and batch; infinite if it does not

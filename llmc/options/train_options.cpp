@@ -290,7 +290,7 @@ static void choose_length(Options& o) {
     if (names_steps && !(names_epochs && epochs > steps))
         o.epochs = 0;
     else if (names_epochs)
-        o.max_steps = -1;
+        o.max_steps = -1, o.epochs = o.epochs > 0 ? o.epochs : 1;
 }
 
 bool finetunes(const Options& o) { return o.is_given(o.model) && names_model_file(o.model); }
@@ -342,38 +342,47 @@ static void refuse_wrong_texts(OptionTable& table, const Options& o) {
     if (!o.has_text()) refuse_text_options(table);
 }
 
-// Notes the options of the command line that what runs instead of a training does not read.
-static void note_unread(const OptionTable& table, Options& o, const char* instead,
-                        std::vector<std::string> read) {
-    read.insert(read.end(), {"threads", "simd", "tensor-cores"});
-    for (const Option& row : table.rows)
-        if (row.source == Source::command_line && !std::count(read.begin(), read.end(), row.name))
-            o.notes.push_back(format_string("%s has no effect with %s", row.dashed().c_str(), instead));
+static void add_notes(std::vector<std::string>& notes, const std::vector<std::string>& more) {
+    notes.insert(notes.end(), more.begin(), more.end());
 }
 
 // Notes the options of the command line that do nothing in this training.
-static void note_without_effect(OptionTable& table, Options& o) {
+static void note_without_effect(const OptionTable& table, Options& o) {
     const bool is_alone = o.num_processes == 1 && o.devices.empty();
-    const bool is_chosen = o.needs_tokens() && !o.is_given(o.optimizer) && !finetunes(o);
+    const bool is_chosen = o.needs_tokens() && !finetunes(o);
     const bool is_constant = o.is_given(o.scheduler) && o.scheduler == Schedule::constant;
-    const bool is_adamw = o.optimizer == OptimizerKind::adamw && !is_chosen;
-    const struct {
-        const char *name, *why;
-        bool is_in_vain;
-    } rows[] = {{"start-over", "it is for -y 1", !o.resume},
-                {"resume-unverified", "it is for -y 1", !o.resume},
-                {"plot-over", "it is for --plot", true},
-                {"share", "it is for a job of several processes", is_alone},
-                {"timeout", "it is for a job of several processes", is_alone},
-                {"muon-lr", "it is for --optimizer muon", is_adamw},
-                {"momentum", "it is for --optimizer muon", is_adamw},
-                {"hellaswag-file", "it is for -h 1", !o.hellaswag},
-                {"val-batches", "it is for -j", o.val_data.empty() && o.text.empty()},
-                {"profile", "it is for a training", o.plans_only()},
-                {"final-lr-fraction", "-k is constant", is_constant}};
-    for (const auto& [name, why, is_in_vain] : rows)
-        if (is_in_vain && table.find(name)->source == Source::command_line)
-            o.notes.push_back(format_string("--%s has no effect: %s", name, why));
+    const bool is_adamw = o.optimizer == OptimizerKind::adamw && (!is_chosen || o.is_given(o.optimizer));
+    const bool is_fp32 = o.precision == StoredType::fp32 && (!is_chosen || o.is_given(o.precision));
+    const bool has_data = !o.val_data.empty() || !o.text.empty(), is_greedy = o.sampler.temperature == 0;
+    const char* of_resume = "it is for -y 1";
+    const char* of_job = "it is for a job of several processes";
+    const char* of_muon = "it is for --optimizer muon";
+    const std::string unsaved = o.saves() ? "" : why_nothing_is_saved(o);
+    add_notes(o.notes,
+              table.notes_of({{"start-over", of_resume, !o.resume},
+                              {"resume-unverified", of_resume, !o.resume},
+                              {"plot-over", "it is for --plot", true},
+                              {"share", of_job, is_alone},
+                              {"timeout", of_job, is_alone},
+                              {"muon-lr", of_muon, is_adamw},
+                              {"momentum", of_muon, is_adamw},
+                              {"train-data", "-a 1 trains on a batch of -j", o.overfit},
+                              {"hellaswag", "-v is 0", o.hellaswag && !o.val_every},
+                              {"hellaswag-file", "it is for -h 1", !o.hellaswag},
+                              {"val-every", "there is no -j", o.val_every && !has_data && !o.hellaswag},
+                              {"val-batches", "-v is 0", !o.val_every},
+                              {"val-batches", "it is for -j", o.val_every && !has_data},
+                              {"sample-tokens", "-s is 0", !o.sample_every},
+                              {"temperature", "-s is 0", !o.sample_every},
+                              {"top-k", "-s is 0", !o.sample_every},
+                              {"top-p", "-s is 0", !o.sample_every},
+                              {"top-k", "--temperature is 0", o.sample_every && is_greedy},
+                              {"top-p", "--temperature is 0", o.sample_every && is_greedy},
+                              {"keep-checkpoints", unsaved, !o.saves()},
+                              {"major-checkpoint-every", unsaved, !o.saves()},
+                              {"master-weights", "the weights are fp32", o.master_weights && is_fp32},
+                              {"profile", "it is for a training", o.plans_only()},
+                              {"final-lr-fraction", "-k is constant", is_constant}}));
     for (const Option& row : table.rows)
         if (row.without_effect && row.source == Source::command_line)
             o.notes.push_back(format_string("-%s has no effect: %s", row.flag.c_str(), row.without_effect));
@@ -433,6 +442,10 @@ static void check_processes(const Options& o) {
 
 const char* why_nothing_is_saved(const Options& o) { return o.output.empty() ? "there is no -o" : "-n is 0"; }
 
+static const char* why_nothing_is_validated(const Options& o) {
+    return o.val_every ? "there is no -j" : "-v is 0";
+}
+
 static void check_export(const Options& o) {
     const std::string format = o.exports() ? o.export_to[0] : "";
     if (!format.empty() && format != "hf" && format != "gguf")
@@ -483,16 +496,18 @@ static void check_options(const Options& o) {
     if (o.knows_devices && o.devices.empty()) check_batch(o);
     if (o.val_batches == 0 && o.val_every)
         fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");
-    if (o.patience && !o.validates()) fail("--patience counts validations: it needs -j and -v");
+    if (o.patience && !o.validates())
+        fail("--patience counts validations, and %s", why_nothing_is_validated(o));
     if (o.retry_lost_device && !o.saves())
-        fail("--retry-lost-device resumes from a checkpoint: it needs -o, and -n other than 0");
+        fail("--retry-lost-device resumes from a checkpoint, and %s", why_nothing_is_saved(o));
     if (o.retry_lost_device && o.num_processes > 1)
         fail("--retry-lost-device is for one process: leave it out of a job of %d", o.num_processes);
     if (o.resume && o.output.empty()) fail("-y 1 resumes the run in a folder: name it with -o");
     if (!o.text.empty() && o.output.empty()) fail("-o is empty: a run on a text needs a folder");
     if (o.tensorboard && o.output.empty()) fail("--tensorboard needs a folder: name it with -o");
     if (o.sources.of(&o.keep_best) == Source::command_line && o.keep_best && !o.saves_best())
-        fail("--keep-best compares validation losses of checkpoints: it needs -o, -j, -v and -n");
+        fail("--keep-best compares validation losses of checkpoints, and %s",
+             o.saves() ? why_nothing_is_validated(o) : why_nothing_is_saved(o));
 }
 
 // The rate is constant unless -k or -q says how it falls.
@@ -532,7 +547,10 @@ static void read_saved_options(OptionTable& table, Options& o) {
     for (const SavedOptions& saved : all) read_options(table, saved.text, saved.path, Source::run);
     if (is_given && minutes.texts() != given)
         o.notes.push_back(
-            "--minutes has no effect: it chooses the steps of a new run; -x makes this one longer");
+            o.start_over
+                ? "--minutes has no effect: --start-over takes the run's options, and its "
+                  "steps; without -y 1, --minutes chooses those of a new run"
+                : "--minutes has no effect: it chooses the steps of a new run; -x makes this one longer");
     o.notes.push_back("options that are not given come from " + all[0].path);
 }
 
@@ -554,13 +572,17 @@ bool parse_options(int argc, char** argv, Options& o) {
     parse_arguments(table, arguments_of(argc, argv));
     if (o.retries) o.resume = true, o.start_over = false;
     if (!take_machine_options(table, o.machine)) return false;
-    if (o.list_devices) return note_unread(table, o, "--list-devices", {"list-devices"}), true;
-    if (o.self_test) return note_unread(table, o, "--self-test", {"self-test", "device"}), true;
+    const auto note_unread = [&](const char* instead, const std::vector<std::string>& read) {
+        add_notes(o.notes, table.notes_of_unread(instead, read));
+        return true;
+    };
+    if (o.list_devices) return note_unread("--list-devices", {"list-devices"});
+    if (o.self_test) return note_unread("--self-test", {"self-test", "device"});
     if (o.exports())
-        note_unread(table, o, "--export",
+        note_unread("--export",
                     {"export", "model", "tokenizer", "precision", "seed", "config", "output", "resume"});
     else if (!o.plotted.empty())
-        return note_unread(table, o, "--plot", {"plot", "plot-over"}), true;
+        return note_unread("--plot", {"plot", "plot-over"});
     if (!o.config.empty()) read_options(table, read_text_file(o.config, 1 << 20), o.config, Source::config);
     // the file of a run on a text names that text and its tokens
     const bool asks_for_text = !o.text.empty() && o.sources.of(&o.text) == Source::command_line;

@@ -70,9 +70,10 @@ static std::optional<std::string> edit_line(const char* prompt) {
         fputs(prompt, stdout);
         fflush(stdout);
         std::cin.clear();
-        std::getline(std::cin, line);
+        clearerr(stdin);  // a line may end with Control-D, too, where the terminal shows no line end
+        if (std::getline(std::cin, line) && std::cin.eof()) putchar('\n');
         std::signal(SIGINT, before);
-    } while (!std::cin && is_deleted);
+    } while (!std::cin && is_deleted && interrupt_ends_input);
     return std::cin ? std::optional(line) : std::nullopt;
 }
 #endif

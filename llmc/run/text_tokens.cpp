@@ -202,6 +202,8 @@ static void refuse_unused(const TextOptions& o, const std::vector<PreparationOpt
     for (const std::string& field : o.field)
         if (none([&](auto& p) { return std::ranges::count(p.field, field) > 0; }))
             fail("--field %s: no text is JSONL with this field", field.c_str());
+    if (o.split != DocumentSplit::automatic && none([](auto& p) { return !p.is_chat; }))
+        fail("--split-documents is for plain text and --field, and no text is any");
     if (o.skip_bad_lines && none([](auto& p) { return p.skip_bad_lines; }))
         fail("--skip-bad-lines is for JSONL, and no text is any");
     if (!o.chat_template.empty() && none([](auto& p) { return p.is_chat; }))
@@ -214,6 +216,7 @@ std::vector<PreparationOptions> find_texts(Options& o) {
     if (std::count(o.text.begin(), o.text.end(), "-"))
         fail("--text -: standard input can be read once: save the text in a file");
     std::string own_template;
+    SeenFiles seen;  // its validation part in one source could be trained on in another
     const std::string tokenizer = tokenizer_name(o, &own_template);
     std::vector<PreparationOptions> sources = preparations_of(o);
     for (PreparationOptions& p : sources) {
@@ -222,6 +225,7 @@ std::vector<PreparationOptions> find_texts(Options& o) {
         p.text_bytes = stories_bytes;
         if (o.is_stories()) return sources;
         find_text(p);
+        for (const std::string& file : p.found.files) seen.add_once(file);
         // a blank line ends a document, except in JSONL
         if (p.split == DocumentSplit::automatic && p.field.empty()) p.split = DocumentSplit::blank_line;
     }

@@ -157,6 +157,7 @@ void Run<Real>::pause(int step) {
     bool is_best = false;
     if (!stopping && validates(step)) attempt(step, begin, [&] { is_best = validate(step); });
     if (const auto reason = reason_to_save(step, is_best)) save(step, begin, *reason);
+    is_complete = ends(step) && is_saved(step);
     saving = false;  // a signal that comes from here on is for the next step
     if (!stopping && runs_hellaswag(step)) attempt(step, begin, [&] { run_hellaswag(step); });
     if (!stopping && samples(step)) {

@@ -28,6 +28,7 @@ struct Run {
     uint64_t coin_state = inputs.start.state.coin_state;  // before this step's sample, which a resume repeats
     uint64_t next_coin_state = coin_state;                // after it
     int stopping = 0;                                     // the signal that ends the run before the next step
+    bool is_complete = false;                             // the checkpoint that ends the run is written
     bool saving = false;         // SIGUSR1 asks for a checkpoint; written before the next step
     std::string tokenizer = {};  // as in RunState
     int saved = inputs.start.resumed ? inputs.start.step : -1;  // step of the newest checkpoint; -1: none

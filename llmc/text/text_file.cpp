@@ -109,6 +109,7 @@ static const char* not_text(std::string_view start) {
         {"7z\xbc\xaf\x27\x1c"sv, "a 7z archive (unpack it first)"},
         {"ustar"sv, "a tar archive (unpack it first: tar -x)", 257},
         {"%PDF-"sv, "PDF (pdftotext extracts its text)"},
+        {"{\\rtf"sv, "RTF (a word processor saves it as plain text)"},
         {"\x7f"
          "ELF"sv,
          "a program"},
@@ -286,13 +287,19 @@ static bool is_run(const std::string& folder) {
            (file_exists(folder + "/lease.json") && file_exists(folder + "/tokens"));  // one that begins
 }
 
+// None: nothing is there. Error if the system cannot say.
+static std::optional<FileStatus> look_at(const std::string& path) {
+    const std::optional<FileStatus> status = get_status(path);
+    if (status || errno == ENOENT || errno == ELOOP || errno == ENOTDIR) return status;
+    throw FileError(printable("cannot read " + path + ": " + strerror(errno)));
+}
+
 // Why an entry of a folder is not read; null: it is. Files of the kernel have no size and may block for ever.
 static const char* why_left_out(const std::string& path, const std::string& name) {
-    const std::optional<FileStatus> status = get_status(path);
-    const int error = status ? 0 : errno;
-    if (name.starts_with('.') || (status && status->hidden)) return "is hidden";
-    if (error == ENOENT || error == ELOOP || error == ENOTDIR) return "is a link that leads nowhere";
-    if (error) throw FileError(printable("cannot read " + path + ": " + strerror(error)));
+    if (name.starts_with('.')) return "is hidden";
+    const std::optional<FileStatus> status = look_at(path);
+    if (!status) return "is a link that leads nowhere";
+    if (status->hidden) return "is hidden";
     const bool is_folder = status->kind == FileStatus::folder;
     if (!is_folder && is_temporary_name(fold_case(name))) return "is not complete";
     if (is_folder && is_link(path)) return "is a link to a folder";
@@ -342,6 +349,24 @@ static void check_text(const std::string& path) {
     refuse_zeros(path, text);
 }
 
+std::string SeenFiles::add(const std::string& path) {
+    const std::optional<FileStatus> status = look_at(path);
+    if (!status || status->kind != FileStatus::regular) return "";
+    const std::string name = std::filesystem::absolute(path).lexically_normal().generic_string();
+    const auto [named, is_new_name] = by_name.emplace(fold_case(name), path);
+    const auto [numbered, is_new_number] = by_number.emplace(std::pair(status->device, status->number), path);
+    // some file systems have one number for several files, or others at each look
+    if (!is_new_number && status->has_identity() && look_at(numbered->second) == status)
+        return numbered->second;
+    return !is_new_name && is_same_file(named->second, path) ? named->second : "";
+}
+
+void SeenFiles::add_once(const std::string& path) {
+    if (const std::string other = add(path); !other.empty())
+        fail("%s is given twice%s: leave it out once", path.c_str(),
+             other == path ? "" : (", also as " + other).c_str());
+}
+
 // The text files below a folder, sorted.
 static std::vector<std::string> texts_below(const std::string& folder,
                                             const std::vector<std::string>& include,
@@ -353,10 +378,14 @@ static std::vector<std::string> texts_below(const std::string& folder,
     if (files.empty()) fail("the folder %s has no file", folder.c_str());
     std::sort(files.begin(), files.end());
     std::vector<std::string> texts;
+    SeenFiles seen;
     for (const std::string& file : files) try {
             if (!is_included(file, include)) continue;
             check_text(file);
-            texts.push_back(file);
+            if (const std::string other = seen.add(file); !other.empty())
+                left_out(printable(file + " is " + other + " again"));
+            else
+                texts.push_back(file);
         } catch (const NotText& error) {
             left_out(error.what());
         }

@@ -5,9 +5,11 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "llmc/base/file.h"
@@ -61,11 +63,22 @@ void refuse_zeros(const std::string& path, std::string_view start);
 // nowhere.
 size_t find_zeros(std::string_view text);
 
+// Tells whether files are the same one, by whatever names.
+struct SeenFiles {
+    std::string add(
+        const std::string& path);            // returns the name under which it was added before; empty: none
+    void add_once(const std::string& path);  // Error if it was added before
+
+   private:
+    std::map<std::string, std::string> by_name;
+    std::map<std::pair<uint64_t, uint64_t>, std::string> by_number;
+};
+
 // The files that prepare_data reads: a folder stands for all files below it, sorted. `include`: shell
 // patterns for the names of files in folders; empty: all. Left out of folders are hidden files and folders,
-// links to folders, runs, empty and special files, and files that are not text; left_out() gets each of them
-// with the reason. Error if a folder cannot be read or has no text file, or if there is no folder for
-// `include`.
+// links to folders, links to other files of the folder, runs, empty and special files, and files that are not
+// text; left_out() gets each of them with the reason. Error if a folder cannot be read or has no text file,
+// if there is no folder for `include`, or if a file is given twice.
 std::vector<std::string> files_below(const std::vector<std::string>& paths,
                                      const std::vector<std::string>& include,
                                      const std::function<void(const std::string& why)>& left_out);

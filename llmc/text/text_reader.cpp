@@ -167,18 +167,25 @@ static void fit_to_source(TextOptions& options, const std::string& path,
     if (!is_jsonl || is_chat || !has_none) std::erase_if(options.field, is_missing);
     if (!is_jsonl) options.skip_bad_lines = false;
     if (!is_chat) options.chat_template = "", options.loss_on_questions = false;
+    if (is_chat) options.split = DocumentSplit::automatic;
 }
 
 void find_examples(TextOptions& options, const std::vector<std::string>& files) {
     if (options.as_text && !options.field.empty())
         fail("--as-text reads JSONL as plain text, and --field %s reads a field of it: leave one out",
              options.field[0].c_str());
+    for (const std::string& field : options.field)
+        if (std::ranges::count(options.field, field) > 1)
+            fail("--field %s is given twice: leave it out once", field.c_str());
     options.is_chat = false;
     const bool may_be =
         !files.empty() && !options.as_text && (options.field.empty() || options.is_of_mixture);
     const auto first = may_be ? first_object(files[0], options.skip_bad_lines) : std::nullopt;
     if (options.is_of_mixture) fit_to_source(options, files[0], first);
     options.is_chat = first && options.field.empty() && is_chat_example(*first);
+    if (options.is_chat && options.split != DocumentSplit::automatic)
+        fail("--split-documents is for plain text and --field: in %s, each line is a document",
+             files[0].c_str());
     const char* given = !options.chat_template.empty() ? "--template"
                         : options.loss_on_questions    ? "--loss-on-questions"
                                                        : nullptr;

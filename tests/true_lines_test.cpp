@@ -1,0 +1,207 @@
+// What a newcomer gives in vain, twice or too late is said, and lines about a run are true.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "llmc/base/file.h"
+#include "llmc/base/utf8.h"
+#include "llmc/data/hellaswag.h"
+#include "tests/tiny_run.h"
+
+#ifndef _WIN32
+#include <poll.h>
+#include <pty.h>
+#include <sys/wait.h>
+
+#include "llmc/base/os.h"
+
+#define WITH_LIBEDIT 0
+#include "llmc/run/line_editor.cpp"  // as it is built without that library
+#endif
+
+// A folder with texts of 24 kB, questions and answers, and a trained model.
+struct TrueLines : ::testing::Test {
+    TemporaryFolder folder;
+    const std::string model = "custom:layers=1,heads=2,channels=16";
+
+    void SetUp() override {
+        std::string text, chat;
+        for (int i = 0; i < 1000; i++) text += "once upon a time, line " + std::to_string(i) + "\n\n";
+        for (int i = 0; i < 100; i++) {
+            const std::string n = std::to_string(i);
+            chat += R"({"prompt": "What is )" + n + R"(?", "completion": "It is )" + n + "\"}\n";
+        }
+        write_whole_file(folder / "a.txt", {text});
+        write_whole_file(folder / "b.txt", {text, "other\n"});
+        write_whole_file(folder / "chat.jsonl", {chat});
+    }
+    ProgramResult run(const std::string& name, const Words& options) const {
+        return run_program(
+            with({"env", "-C", folder.path, BINARY_DIR "/" + name, "--device", "cpu"}, options));
+    }
+    ProgramResult train(const std::string& options, const Words& more = {}) const {
+        return run("train_gpt2", with(with({"-e", model}, words_of(options)), more));
+    }
+};
+
+TEST_F(TrueLines, ATextThatIsGivenTwiceIsRefused) {
+    std::filesystem::create_directories(folder / "d/sub");
+    write_whole_file(folder / "d/own.txt", {read_whole_file(folder / "a.txt"), "own\n"});
+    std::filesystem::create_hard_link(folder / "a.txt", folder / "d/sub/hard.txt");
+    std::filesystem::create_symlink("a.txt", folder / "link.txt");
+    const Words twice[] = {{"a.txt", "a.txt"},
+                           {"a.txt", "./d/../a.txt"},
+                           {"a.txt", "link.txt"},
+                           {"d", "a.txt"},
+                           {"a.txt", "d"},
+                           {"d", "d/"},
+                           {"d", "d/sub"},
+                           {"*.txt", "a.txt"},
+                           {"b.txt", folder / "b.txt"}};
+    for (const Words& texts : twice) {
+        SCOPED_TRACE(testing::PrintToString(texts));
+        Words options;
+        for (const std::string& text : texts) options.insert(options.end(), {"--text", text});
+        expect_refusal(train("-x 1 -o r", options), " is given twice");
+        EXPECT_FALSE(file_exists(folder / "r"));
+        expect_ok(run("prepare_data", with({"--out", "p", "--name", "n"}, texts)),
+                  "more than once, and read");
+    }
+    expect_refusal(train("-x 1 -o r --text a.txt:0.5 --text d:0.5"), "d/sub/hard.txt is given twice");
+    expect_refusal(
+        run("prepare_data", {"--out", "p", "--name", "n", "--field", "x", "--field", "x", "a.txt"}),
+        "--field x is given twice");
+    std::filesystem::create_symlink("own.txt", folder / "d/z.txt");
+    const ProgramResult once = run("prepare_data", {"--out", "p", "--name", "n", "d"});
+    EXPECT_EQ(once.status, 0) << once.err;
+    EXPECT_TRUE(contains(once.err, "1 entry was left out of folders; the first: d/z.txt is d/own.txt again"));
+    EXPECT_FALSE(contains(run("prepare_data", {"--out", "p", "--name", "n", "a.txt", "b.txt"}).out, "note"));
+}
+
+TEST_F(TrueLines, WhatHasNoEffectIsSaid) {
+    const auto note = [&](const std::string& name, const Words& options) {
+        const ProgramResult result = run(name, options);
+        EXPECT_EQ(result.status, 0) << result.err;
+        return result.err;
+    };
+    expect_ok(train("--text a.txt -x 1 -t 32 -s 0 -o r"));
+    const Words prepare = {"--out", "p", "--name", "n"};
+    EXPECT_TRUE(
+        contains(note("prepare_data", with(prepare, {"--seed", "3", "a.txt"})), "note: --seed has no"));
+    EXPECT_FALSE(contains(
+        note("prepare_data", with(prepare, {"--seed", "3", "--val-fraction", "0.1", "a.txt"})), "--seed"));
+    const Words greedy = {"-e", "r", "-n", "2", "--temperature", "0", "--top-k", "3", "--seed", "3", "o"};
+    EXPECT_EQ(count_of(note("generate", greedy), "has no effect: --temperature 0 always"), 2);
+    EXPECT_EQ(note("generate", {"-e", "r", "-n", "2", "--top-k", "3", "o"}).find("no effect"),
+              std::string::npos);
+    HellaSwagExample example = {0, {1, 6, 11}, {{{16, 5}, {21, 2}, {3, 4}, {5, 1}}}};
+    write_hellaswag(folder / "h.bin", {example});
+    EXPECT_EQ(count_of(note("eval", words_of("-e r --hellaswag h.bin -m 3 --tokenizer bytes")), " has no "),
+              2);
+    const Words split = {"--split-documents", "blank-line"};
+    expect_refusal(run("prepare_data", with(with(prepare, split), {"chat.jsonl"})),
+                   "--split-documents is for");
+    expect_refusal(train("--text chat.jsonl -o c", split), "--split-documents is for plain text");
+    expect_refusal(train("--text chat.jsonl:0.5 --text a.txt:0.5 --template b.txt -o c", split), "b.txt");
+    expect_ok(train("--text chat.jsonl:0.5 --text a.txt:0.5 -o c -x 1 -s 0", split));
+    expect_ok(
+        run("eval", {"-e", "r", "--text", "chat.jsonl"}));  // the model's documents ended at blank lines
+    expect_refusal(run("eval", with({"-e", "r", "--text", "chat.jsonl"}, split)), "--split-documents is for");
+}
+
+TEST_F(TrueLines, ARunWithoutStepsIsPlannedAsOne) {
+    const ProgramResult none = train("--text a.txt -x 0 -t 32 -o r -g 8");
+    expect_ok(none, "; 0 steps read ", "--warmup-steps 0 ", "with the last model",
+              "tokens per step, 0 steps");
+    EXPECT_FALSE(contains(none.out, " minutes"));
+    EXPECT_EQ(none.err, "");
+    const ProgramResult pass = train("--text a.txt --epochs 0 -t 32 -b 16 -o r -s 0 --dry-run=memory");
+    EXPECT_TRUE(contains(pass.out, "= 512 tokens per step, 4")) << pass.out;  // one pass
+    expect_ok(train("--text a.txt -x 1 -t 32 -o s -s 0"));
+    expect_ok(run("train_gpt2", words_of("-o s -y 1 --start-over --minutes 9")),
+              "--minutes has no effect: --start-over takes the run's options");
+}
+
+// Before anything is prepared.
+TEST_F(TrueLines, WhatIsMissingIsSaidFirst) {
+    expect_refusal(train("--text a.txt -x 1 -h 1 -o r --hellaswag-file none.bin"), "cannot open none.bin");
+    write_hellaswag(folder / "h.bin", {{0, {300}, {{{16, 5}, {21, 2}, {3, 4}, {5, 1}}}}});
+    expect_refusal(train("--text a.txt -x 1 -h 1 -o r --hellaswag-file h.bin"), "has token 300, but");
+    write_whole_file(folder / "a.rtf", {"{\\rtf1\\ansi ", read_whole_file(folder / "a.txt"), "}"});
+    expect_refusal(train("--text a.rtf -x 1 -o r"), "a.rtf is not text: it is RTF");
+    expect_refusal(train("--text a.txt -x 1 -o r -t 5000"), "and a batch of 1 x 5000 has 5000: use shorter");
+    expect_refusal(train("--text a.txt -x 1 -o r --patience 3 -v 0"), "counts validations, and -v is 0");
+    EXPECT_FALSE(file_exists(folder / "r"));
+}
+
+// Bytes of another encoding, and what looks like a weight.
+TEST_F(TrueLines, AnyFolderHoldsARunThatResumes) {
+    for (const std::string name :
+         {"caf\xe9", "\xff\xfe\x80", "\xf4\x8f\xbf\xbf", "t:0.5", "12:30:00", "a\"'\\\t\xe9"}) {
+        SCOPED_TRACE(name);
+        const std::string home = folder / name;
+        std::filesystem::create_directories(home + "/r");
+        std::filesystem::copy(folder / "a.txt", home + "/" + name);
+        Words command = {"env", "-C", home, program, "--device", "cpu", "-e", model};
+        expect_ok(run_program(with(command, {"--text", "./" + name, "-x", "1", "-s", "0", "-o", "./r:0.5"})),
+                  "plot: r:0.5/loss.svg");
+        command.resize(6);
+        expect_ok(run_program(with(command, {"-o", home + "/r:0.5", "-y", "1", "-x", "2", "-s", "0"})),
+                  "2/2 | loss");
+        EXPECT_EQ(find_not_utf8(read_whole_file(home + "/r:0.5/options.toml")), std::string::npos);
+        EXPECT_TRUE(file_exists(home + "/r:0.5/DONE_00000002"));
+    }
+}
+
+// What follows the last step is cut: the run has ended all the same.
+TEST_F(TrueLines, ASignalInTheLastSampleLeavesACompleteRun) {
+    const Words command = with({"env", "-C", folder.path, program, "--device", "cpu", "-e", model},
+                               words_of("--text a.txt -t 32 -x 2 -o r -g 100000000"));
+    const ProgramResult stopped = run_program(command, {SIGINT, "---\n"});
+    EXPECT_EQ(stopped.status, 128 + SIGINT) << stopped.err;
+    EXPECT_TRUE(contains(stopped.out, "stopped by SIGINT; the run is complete: "));
+    EXPECT_TRUE(contains(stopped.out, "continues a text with the best model"));
+    expect_ok(run("train_gpt2", words_of("-o r -y 1 -s 0")), "all 2 steps are already done");
+    const ProgramResult before = run_program(with(command, words_of("-s 1 -o s")), {SIGINT, "---\n"});
+    EXPECT_TRUE(contains(before.out, "s -y 1 resumes from here"));
+}
+
+#ifndef _WIN32
+// Each key is typed once the program has read the one before.
+static std::string shown_by_line_editor(const Words& keys) {
+    int terminal = -1;
+    const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+    if (child == 0) {
+        while (const auto line = read_typed_line("> ")) printf("[%s]\n", line->c_str());
+        _exit(puts("end") < 0 || fflush(stdout));
+    }
+    std::string shown;
+    char chunk[4096];
+    for (size_t next = 0; child > 0;) {
+        pollfd waiting = {terminal, POLLIN, 0};
+        if (poll(&waiting, 1, 100) == 0) {  // it waits for a key
+            if (next == keys.size()) break;
+            EXPECT_EQ(write(terminal, keys[next].data(), keys[next].size()), ssize_t(keys[next].size()));
+            next++;
+            continue;
+        }
+        const ssize_t count = read(terminal, chunk, sizeof chunk);
+        if (count <= 0) break;
+        shown.append(chunk, size_t(count));
+    }
+    if (child < 0) return "";
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    close(terminal);
+    std::erase(shown, '\r');
+    return shown;
+}
+
+TEST(LineEditor, ControlDEndsALineOrTheInput) {
+    if (shown_by_line_editor({"\x04"}).empty()) GTEST_SKIP() << "no pseudo-terminal";
+    EXPECT_EQ(shown_by_line_editor({"\x04"}), "> \nend\n");
+    EXPECT_EQ(shown_by_line_editor({"ab", "\x04", "\x04", "c\n", "\x04"}), "> ab\n[ab]\n> c\n[c]\n> \nend\n");
+    EXPECT_EQ(shown_by_line_editor({"\x03", "\x04"}), "> ^C\nend\n");
+    EXPECT_EQ(shown_by_line_editor({"ab", "\x03", "c\n", "\x04"}), "> ab^Cc\n[c]\n> \nend\n");
+}
+#endif
