@@ -20,9 +20,10 @@ struct OtherDevices : testing::Test {
         unsetenv("GTEST_TOTAL_SHARDS");
     }
     void TearDown() override {
-        for (const char* name : {"VK_ADD_LAYER_PATH", "VK_INSTANCE_LAYERS", "VULKAN_DEVICE",
-                                 "VK_LOADER_DEBUG", "LP_NATIVE_VECTOR_WIDTH"})
+        for (const char* name :
+             {"VK_ADD_LAYER_PATH", "VK_INSTANCE_LAYERS", "VULKAN_DEVICE", "VK_LOADER_DEBUG"})
             unsetenv(name);
+        set_vector_bits("");
     }
     // Of the runs that follow; "": the device as it is.
     void imitate(const std::string& words) {
@@ -64,7 +65,7 @@ TEST_P(ImitatedDevice, passes) {
         if (!std::filesystem::exists(with_newer_mesa)) GTEST_SKIP() << "run dev/setup.sh newer-mesa";
         command.insert(command.begin(), with_newer_mesa);
     } else {
-        setenv("LP_NATIVE_VECTOR_WIDTH", p.vector_bits, 1);
+        set_vector_bits(p.vector_bits);
     }
     imitate(p.words);
     expect_tests(command, p.filter);
@@ -187,7 +188,7 @@ TEST_F(SelfTest, ACrashWhileKernelsAreBuiltIsThatOfNoOther) {
 }
 
 TEST_F(SelfTest, ASizeOfSubgroupsThatIsIgnoredIsFound) {
-    setenv("LP_NATIVE_VECTOR_WIDTH", "256", 1);
+    set_vector_bits("256");
     expect_losses_of_cpu("ignores:4:8", {});
 }
 
@@ -342,7 +343,7 @@ TEST_F(OtherDevices, SubgroupsOfUnknownSizeTrainAsTheCpu) {
     const std::vector<double> cpu = train("cpu", {"-x", "10"}, "cpu");
     ASSERT_EQ(cpu.size(), 10u);
     for (const char* words : {"subgroups:4:8:8", "subgroups:4:8:4"}) {
-        setenv("LP_NATIVE_VECTOR_WIDTH", std::string(words) == "subgroups:4:8:8" ? "128" : "256", 1);
+        set_vector_bits(std::string(words) == "subgroups:4:8:8" ? "128" : "256");
         imitate(words);
         const std::vector<double> gpu = train("0", {"-x", "10"}, words);
         ASSERT_EQ(gpu.size(), 10u);
