@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <future>
+#include <semaphore>
 
 #include "llmc/base/os.h"
 #include "llmc/launchpad/device_cache.h"
@@ -166,44 +167,43 @@ struct PipelineBuild {
     std::future<VkPipeline> handle;
 };
 
-// Side by side, since drivers build a pipeline on one core. Throws what the last one throws that cannot be
-// built, after the others are.
-static void build_all(LaunchPadState& s, std::vector<PipelineBuild>& builds) {
-    std::exception_ptr error;
-    for (PipelineBuild& build : builds) try {
-            find_module(s, build.kernel);  // all of them before the threads, which only look them up
+// Those that are queued and whose modules the driver takes, which threads then only look up.
+static std::vector<PipelineBuild> take_queued(LaunchPadState& s, std::exception_ptr& error) {
+    std::vector<PipelineBuild> builds;
+    while (!s.uncompiled.empty()) try {
+            auto queued = s.uncompiled.extract(s.uncompiled.begin());  // also if it cannot be built
+            std::string kernel = queued.key().substr(0, queued.key().find('\0'));
+            find_module(s, kernel);
+            if (!s.pipelines.contains(queued.key()))
+                builds.push_back({std::move(queued), std::move(kernel), {}});
         } catch (...) {
-            build.kernel = "";
             error = std::current_exception();
         }
-    for (PipelineBuild& build : builds)
-        if (!build.kernel.empty() && !s.pipelines.contains(build.queued.key()))
-            build.handle = std::async(std::launch::async, [&s, &build] {
-                return build_pipeline(s, build.kernel, build.queued.mapped(), s.cache);
-            });
+    return builds;
+}
+
+// Side by side, since drivers build a pipeline on one core. Throws what the last one throws that cannot be
+// built, after the others are.
+void LaunchPad::compile(const ProgressCallback& progress) {
+    LaunchPadState& s = *state;
+    std::exception_ptr error;
+    std::counting_semaphore<> free_threads(std::clamp(omp_get_max_threads(), 1, 16));
+    std::vector<PipelineBuild> builds = take_queued(s, error);  // whose destructors wait
+    int done = 0;
+    for (PipelineBuild& build : builds) {
+        free_threads.acquire();
+        if (progress) progress(done++, int(builds.size()));
+        build.handle = std::async(std::launch::async, [&s, &build, &free_threads] {
+            const std::shared_ptr<void> slot(&free_threads, [&](void*) { free_threads.release(); });
+            return build_pipeline(s, build.kernel, build.queued.mapped(), s.cache);
+        });
+    }
     for (PipelineBuild& build : builds) try {
-            if (build.handle.valid())
-                s.pipelines.emplace(build.queued.key(), Pipeline{.kernel = build.kernel,
-                                                                 .constants = build.queued.mapped(),
-                                                                 .handle = build.handle.get()});
+            s.pipelines.emplace(build.queued.key(), Pipeline{.kernel = build.kernel,
+                                                             .constants = build.queued.mapped(),
+                                                             .handle = build.handle.get()});
         } catch (...) {
             error = std::current_exception();
         }
     if (error) std::rethrow_exception(error);
-}
-
-void LaunchPad::compile(const ProgressCallback& progress) {
-    LaunchPadState& s = *state;
-    const int total = int(s.uncompiled.size());
-    const size_t threads = size_t(std::clamp(omp_get_max_threads(), 1, 16));
-    for (int done = 0; !s.uncompiled.empty();) {
-        std::vector<PipelineBuild> builds;
-        while (!s.uncompiled.empty() && builds.size() < threads) {
-            if (progress) progress(done++, total);
-            auto queued = s.uncompiled.extract(s.uncompiled.begin());  // also if it cannot be built
-            std::string kernel = queued.key().substr(0, queued.key().find('\0'));
-            builds.push_back({std::move(queued), std::move(kernel), {}});
-        }
-        build_all(s, builds);
-    }
 }
