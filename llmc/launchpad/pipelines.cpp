@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <future>
-#include <semaphore>
 
 #include "llmc/base/os.h"
 #include "llmc/launchpad/device_cache.h"
@@ -167,34 +166,31 @@ struct PipelineBuild {
     std::future<VkPipeline> handle;
 };
 
-// Those that are queued and whose modules the driver takes, which threads then only look up.
+// Those that are queued and whose modules the driver takes: threads only look these up.
 static std::vector<PipelineBuild> take_queued(LaunchPadState& s, std::exception_ptr& error) {
     std::vector<PipelineBuild> builds;
     while (!s.uncompiled.empty()) try {
             auto queued = s.uncompiled.extract(s.uncompiled.begin());  // also if it cannot be built
-            std::string kernel = queued.key().substr(0, queued.key().find('\0'));
+            const std::string kernel = queued.key().substr(0, queued.key().find('\0'));
             find_module(s, kernel);
-            if (!s.pipelines.contains(queued.key()))
-                builds.push_back({std::move(queued), std::move(kernel), {}});
+            if (!s.pipelines.contains(queued.key())) builds.push_back({std::move(queued), kernel, {}});
         } catch (...) {
             error = std::current_exception();
         }
     return builds;
 }
 
-// Side by side, since drivers build a pipeline on one core. Throws what the last one throws that cannot be
-// built, after the others are.
+// Side by side, since drivers build a pipeline on one core; twice as many as there are cores, so that a slow
+// one leaves none idle. Throws what the last one throws that cannot be built, after the others are.
 void LaunchPad::compile(const ProgressCallback& progress) {
     LaunchPadState& s = *state;
     std::exception_ptr error;
-    std::counting_semaphore<> free_threads(std::clamp(omp_get_max_threads(), 1, 16));
-    std::vector<PipelineBuild> builds = take_queued(s, error);  // whose destructors wait
-    int done = 0;
-    for (PipelineBuild& build : builds) {
-        free_threads.acquire();
-        if (progress) progress(done++, int(builds.size()));
-        build.handle = std::async(std::launch::async, [&s, &build, &free_threads] {
-            const std::shared_ptr<void> slot(&free_threads, [&](void*) { free_threads.release(); });
+    std::vector<PipelineBuild> builds = take_queued(s, error);
+    const size_t threads = size_t(std::clamp(2 * omp_get_max_threads(), 2, 32));
+    for (size_t i = 0; i < builds.size(); i++) {
+        if (i >= threads) builds[i - threads].handle.wait();
+        if (progress) progress(int(i), int(builds.size()));
+        builds[i].handle = std::async(std::launch::async, [&s, &build = builds[i]] {
             return build_pipeline(s, build.kernel, build.queued.mapped(), s.cache);
         });
     }
