@@ -347,16 +347,34 @@ static void refuse_long_batch(const Options& o, const TextTokens& tokens) {
              o.expected_data.c_str(), o.global_batch(), o.sequence, (unsigned long long)batch);
 }
 
+static Options with_model(Options o, const TextRecipe& recipe) {
+    o.batch = recipe.batch;
+    o.sequence = recipe.shape.sequence;
+    o.sources.choose(o.dropout, recipe.dropout);
+    o.sources.choose(o.optimizer, finetunes(o) ? OptimizerKind::adamw : OptimizerKind::muon);
+    return o;
+}
+
+// Dry runs of all candidates: one process then checks all kernels that timing and the run may take.
+template <class Real>
+static void foresee_kernels(Options o, LaunchPad* pad, Communicator& job,
+                            const std::vector<TextRecipe>& candidates) {
+    o.sources.choose(o.sample_every, 1);
+    for (TextRecipe recipe : candidates) {
+        recipe.dropout = 0.1f;
+        const Options with = with_model(o, recipe);
+        memory_check<Real>(with, config_of(recipe), pad, job).need(shape_of(with));
+    }
+}
+
 // The time of a step of a new model; infinite if it does not fit in memory. A candidate's GEMMs are not
 // tuned, which takes seconds, and it has no dropout but a given one, since the passes over the text follow
 // from its time.
 template <class Real>
-static double time_step(Options o, LaunchPad* pad, Communicator& job, const TextRecipe& recipe,
+static double time_step(const Options& options, LaunchPad* pad, Communicator& job, TextRecipe recipe,
                         bool is_candidate) {
-    o.batch = recipe.batch;
-    o.sequence = recipe.shape.sequence;
-    if (!is_candidate) o.sources.choose(o.dropout, recipe.dropout);
-    o.sources.choose(o.optimizer, finetunes(o) ? OptimizerKind::adamw : OptimizerKind::muon);
+    if (is_candidate) recipe.dropout = 0;
+    const Options o = with_model(options, recipe);
     const ModelConfig config = config_of(recipe);
     if (!memory_check<Real>(o, config, pad, job).fits_here(shape_of(o)))
         return std::numeric_limits<double>::infinity();
@@ -394,6 +412,10 @@ static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, Laun
     };
     job.agree([&] {
         if (job.rank > 0) return;
+        if (pad && times.empty() && !o.plans_memory_only())
+            with_precision(stored_type_name(o.precision), [&]<class Real>(Real) {
+                foresee_kernels<Real>(o, pad, job, candidates_of(o, tokens, pad));
+            });
         recipe = choose_recipe(o, tokens, pad, [&](const TextRecipe& candidate) {
             double& seconds = times[describe_shape(candidate)];
             if (o.plans_memory_only())  // of a device that need not be there

@@ -12,7 +12,7 @@
 #include "llmc/base/file.h"
 #include "llmc/launchpad/shaders.h"
 #include "llmc/options/command_line.h"
-#include "tests/run_program.h"
+#include "tests/other_device.h"
 
 TEST(DeviceFeatures, AllMissingFeaturesAreNamed) {
     DeviceFeatures have;
@@ -282,8 +282,9 @@ static const std::string program = BINARY_DIR "/train_gpt2";
 TEST(ListDevices, TellsTheSubgroupsOfSoftwareDevices) {
     if (getenv("LLMC_TEST_DEVICE")) GTEST_SKIP() << "another device than lavapipe";
     for (const auto& [bits, size] : {std::pair{"128", "4"}, {"256", "8"}}) {
-        const ProgramResult result =
-            run_program({"env", std::string("LP_NATIVE_VECTOR_WIDTH=") + bits, program, "--list-devices"});
+        set_vector_bits(bits);
+        const ProgramResult result = run_program({program, "--list-devices"});
+        set_vector_bits("");
         EXPECT_EQ(result.status, 0);
         EXPECT_TRUE(contains(result.out,
                              std::string("\n   subgroups of ") + size + " (the device has " + size + ")"));

@@ -12,6 +12,15 @@ inline std::string environment(const char* name) {
     return value ? value : "";
 }
 
+// Lavapipe's subgroups have bits / 32 invocations, also in programs that start afterwards; "": as usual.
+// Mesa's shader cache ignores that: each size needs one of its own.
+inline void set_vector_bits(const std::string& bits) {
+    const std::string cache = BINARY_DIR "/mesa_cache_" + bits;
+    for (const auto& [name, value] :
+         {std::pair("LP_NATIVE_VECTOR_WIDTH", bits), {"MESA_SHADER_CACHE_DIR", cache}})
+        bits.empty() ? unsetenv(name) : setenv(name, value.c_str(), 1);
+}
+
 struct OtherDevice : testing::Test {
     // `word` is what dev/setup.sh takes; it writes .tools/bin/with-WORD.
     explicit OtherDevice(const std::string& word) : setup(word) {}

@@ -12,6 +12,7 @@ static const std::string with_newer_mesa = SOURCE_DIR "/.tools/bin/with-newer-me
 
 struct OtherDevices : testing::Test {
     Data data;
+    std::string log;  // what train() printed last
     void SetUp() override {
         if (!environment("LLMC_TEST_DEVICE").empty()) GTEST_SKIP() << "these tests imitate their devices";
         setenv("VK_ADD_LAYER_PATH", BINARY_DIR "/vulkan_device_layer", 1);
@@ -21,8 +22,9 @@ struct OtherDevices : testing::Test {
     }
     void TearDown() override {
         for (const char* name : {"VK_ADD_LAYER_PATH", "VK_INSTANCE_LAYERS", "VULKAN_DEVICE",
-                                 "VK_LOADER_DEBUG", "LP_NATIVE_VECTOR_WIDTH", "LAUNCHPAD_SUBMISSION_MS"})
+                                 "VK_LOADER_DEBUG", "LAUNCHPAD_SUBMISSION_MS"})
             unsetenv(name);
+        set_vector_bits("");
     }
     // Of the runs that follow; "": the device as it is.
     void imitate(const std::string& words) {
@@ -43,8 +45,15 @@ struct OtherDevices : testing::Test {
     }
     std::vector<double> train(const std::string& where, Words options, const std::string& output) {
         options.insert(options.end(), {"--device", where, "-o", data / output, "-s", "0"});
-        expect_ok(data.run(options));
+        const ProgramResult result = data.run(options);
+        EXPECT_EQ(result.status, 0) << result.out << result.err;
+        log = result.out;
         return data.losses(data / output);
+    }
+    static void expect_losses(const std::vector<double>& losses, const std::vector<double>& cpu,
+                              const std::string& what) {
+        ASSERT_EQ(losses.size(), cpu.size()) << what;
+        for (size_t i = 0; i < cpu.size(); i++) EXPECT_NEAR(losses[i], cpu[i], 1e-4) << what << " step " << i;
     }
 };
 
@@ -64,7 +73,7 @@ TEST_P(ImitatedDevice, passes) {
         if (!std::filesystem::exists(with_newer_mesa)) GTEST_SKIP() << "run dev/setup.sh newer-mesa";
         command.insert(command.begin(), with_newer_mesa);
     } else {
-        setenv("LP_NATIVE_VECTOR_WIDTH", p.vector_bits, 1);
+        set_vector_bits(p.vector_bits);
     }
     imitate(p.words);
     if (p.words == std::string("widths")) setenv("LAUNCHPAD_SUBMISSION_MS", "-1", 1);  // one by one
@@ -145,24 +154,13 @@ static std::string fault(const std::string& word, const std::string& kernel) {
 }
 
 struct SelfTest : OtherDevices {
-    std::string log;
     // Trains a fresh run; `notes`: lines that it must have.
     void expect_losses_of_cpu(const std::string& words, const Words& notes) {
-        const Words options = {"-x", "3", "-s", "0"};
-        const auto losses_of = [&](const std::string& where, const std::string& output) {
-            Words all = options;
-            all.insert(all.end(), {"--device", where, "-o", data / output});
-            const ProgramResult result = data.run(all);
-            EXPECT_EQ(result.status, 0) << result.out << result.err;
-            log = result.out;
-            return data.losses(data / output);
-        };
-        const std::vector<double> cpu = losses_of("cpu", "cpu");
+        const std::vector<double> cpu = train("cpu", {"-x", "3"}, "cpu");
+        ASSERT_EQ(cpu.size(), 3u);
         imitate(words);
         for (const bool first : {true, false}) {  // then the results are stored
-            const std::vector<double> gpu = losses_of("0", first ? "first" : "second");
-            ASSERT_EQ(gpu.size(), 3u);
-            for (int i = 0; i < 3; i++) EXPECT_NEAR(gpu[i], cpu[i], 1e-4) << words << " step " << i;
+            expect_losses(train("0", {"-x", "3"}, first ? "first" : "second"), cpu, words);
             for (const std::string& note : notes)
                 EXPECT_EQ(log.find(note) != std::string::npos, first) << note << "\n" << log;
         }
@@ -203,7 +201,7 @@ TEST_F(SelfTest, ACrashWhileKernelsAreBuiltIsThatOfNoOther) {
 }
 
 TEST_F(SelfTest, ASizeOfSubgroupsThatIsIgnoredIsFound) {
-    setenv("LP_NATIVE_VECTOR_WIDTH", "256", 1);
+    set_vector_bits("256");
     expect_losses_of_cpu("ignores:4:8", {});
 }
 
@@ -221,6 +219,22 @@ TEST_F(SelfTest, AnotherRanksDeviceIsNamed) {
     }
     const std::string out = expect_run(command).out;
     EXPECT_TRUE(contains(out, "note: rank 1 (device 0): matmul4/fp32/tile:16x64 is not used on llvmpipe"));
+}
+
+// Also of candidates that are timed, and of samples.
+TEST_F(SelfTest, OneProcessChecksWhatARunTakes) {
+    std::string text;
+    for (int i = 0; text.size() < 200000; i++) text += "sentence " + std::to_string(i) + " of the text.\n";
+    write_whole_file(data / "text", {text});
+    imitate("");
+    const std::string out = expect_run(args(program, "--text", data / "text", "-o", data / "run",
+                                            "-x 1 -b 2 -t 16 --sample-tokens 3 --device 0"))
+                                .out;
+    const std::string line = "versions of kernels before their first use in ";
+    EXPECT_TRUE(contains(out, line));
+    EXPECT_TRUE(contains(out, "measured: 4 layers of 192 channels"));
+    EXPECT_TRUE(contains(out, "generating:"));
+    EXPECT_EQ(out.find(line), out.rfind(line)) << out;
 }
 
 // One that is killed has stored what it found.
@@ -330,9 +344,7 @@ TEST_F(OtherDevices, SmallDevicesTrainAsTheCpu) {
     for (const char* words : {"shared:24 pushes:128 no16bit", "shared:32 no16bit allocations:2",
                               "shared:32 ignores:32:32", "ignores:64:64"}) {
         imitate(words);
-        const std::vector<double> gpu = train("0", {"-x", "3"}, words);
-        ASSERT_EQ(gpu.size(), 3u) << words;
-        for (int i = 0; i < 3; i++) EXPECT_NEAR(gpu[i], cpu[i], 1e-4) << words << " step " << i;
+        expect_losses(train("0", {"-x", "3"}, words), cpu, words);
     }
     const std::string large = "custom:layers=1,heads=2,channels=128,max_seq_len=32,vocab=50257";
     for (const auto& [words, line] : {std::pair("allocations:2", "allows at most 2.0 MiB"),
@@ -352,20 +364,16 @@ TEST_F(OtherDevices, WithoutInt64TrainsAsTheCpu) {
     const std::string usual = "-b 3 -t 17 -x 3 -s 0 --optimizer muon --device 0 -e " + std::string(tiny);
     const std::vector<std::string> files = {"-i", data.train, "-j", data.val, "-o", data / "gpu"};
     expect_run(with({with_newer_mesa, program}, with(files, words_of(usual))));
-    const std::vector<double> gpu = data.losses(data / "gpu");
-    ASSERT_EQ(gpu.size(), 3u);
-    for (int i = 0; i < 3; i++) EXPECT_NEAR(gpu[i], cpu[i], 1e-4) << "step " << i;
+    expect_losses(data.losses(data / "gpu"), cpu, "noint64");
 }
 
 TEST_F(OtherDevices, SubgroupsOfUnknownSizeTrainAsTheCpu) {
     const std::vector<double> cpu = train("cpu", {"-x", "10"}, "cpu");
     ASSERT_EQ(cpu.size(), 10u);
     for (const char* words : {"subgroups:4:8:8", "subgroups:4:8:4"}) {
-        setenv("LP_NATIVE_VECTOR_WIDTH", std::string(words) == "subgroups:4:8:8" ? "128" : "256", 1);
+        set_vector_bits(std::string(words) == "subgroups:4:8:8" ? "128" : "256");
         imitate(words);
-        const std::vector<double> gpu = train("0", {"-x", "10"}, words);
-        ASSERT_EQ(gpu.size(), 10u);
-        for (int i = 0; i < 10; i++) EXPECT_NEAR(gpu[i], cpu[i], 1e-4) << words << " step " << i;
+        expect_losses(train("0", {"-x", "10"}, words), cpu, words);
         const std::string list = expect_run({program, "--list-devices"}).out;
         EXPECT_TRUE(contains(list, "subgroups of 4 to 8 (the driver chooses)"));
     }

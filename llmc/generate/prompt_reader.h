@@ -38,9 +38,11 @@ struct PromptReader {
     // Builds the kernels for a prompt of so many tokens, which otherwise happens in read().
     void prepare(int count) {
         if (!g.pad) return;
-        g.pad->prepare([&] { run(0, count > T ? kept() : count); });
+        g.pad->prepare([&] { give_commands(count); });
         g.pad->compile();
     }
+    // The commands for such a prompt, for LaunchPad::dry_run().
+    void give_commands(int count) const { run(0, count > T ? kept() : count); }
 
     // How many of the last tokens are kept of a text that does not fit in the cache.
     int kept() const { return (T + 1) / 2; }

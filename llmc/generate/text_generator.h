@@ -67,6 +67,7 @@ struct TextGenerator {
     // Builds the kernels for a prompt of so many tokens, which otherwise happens in start().
     void prepare(int prompt_tokens) {
         if (!g.pad) return;
+        if (!step_recording) foresee(prompt_tokens);
         reader.prepare(prompt_tokens);
         if (!step_recording) {
             g.pad->prepare([&] { decode_step(); });
@@ -76,6 +77,15 @@ struct TextGenerator {
             step_recording = g.pad->end_recording();
         }
         g.pad->commit(true);  // also the upload of the parameters
+    }
+
+    // A dry run of everything: all kernels are checked together.
+    void foresee(int prompt_tokens) {
+        if (!g.pad) return;
+        g.pad->dry_run([&] {
+            reader.give_commands(prompt_tokens);
+            decode_step();
+        });
     }
 
     // All texts begin anew with this prompt, which has at least one token. random_states (B) are states of

@@ -27,6 +27,7 @@ template <class Real>
 struct CaseList {
     const KernelShape& s;
     std::vector<KernelCase> cases = {};
+    std::map<std::string, int> longest_sum = {};  // of each layer's GEMMs so far
     size_t num_rows = size_t(s.B) * size_t(s.T), C = size_t(s.C);
 
     template <class Params>
@@ -348,6 +349,11 @@ void CaseList<Real>::add_gemm(const std::string& layer, const GemmShape& gemm,
               out = weight                      ? gemm.M
                     : layer == "matmul_forward" ? gemm.N
                                                 : gemm.K;
+    // of given widths, a longer sum than before may be split; another one takes the kernels that are known
+    if (int& longest = longest_sum[layer]; s.linear.empty() || gemm.K > longest)
+        longest = gemm.K;
+    else
+        return;
     KernelCase& c = add_layer<Params>(layer, format_string("N:%d/C:%d/OC:%d", rows, in, out),
                                       {.flops = 2.0 * gemm.M * gemm.N * gemm.K}, function, make);
     for (const auto& version : with_added(versions)) {

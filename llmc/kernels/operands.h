@@ -48,7 +48,8 @@ class Operands {
     Difference compare(const Operands& reference, const std::string& what) const;
 
     // The same arrays come again, filled anew: another version of a row needs no other memory.
-    void restart() {
+    void restart(Fill fill_with = Fill::values) {
+        fill = fill_with;
         arrays.clear();
         num_used = 0;
     }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "llmc/base/clock.h"
 #include "llmc/base/os.h"
 #include "llmc/base/process.h"
 #include "llmc/kernels/kernel_cases.h"
@@ -32,6 +33,8 @@ static KernelShape timed_shape(const LaunchPad& pad) {
 // "12.3 GB/s"
 static std::string rate_of(const KernelCase& of, const KernelRun& run, Operands& operands) {
     LaunchPad& pad = *operands.pad;
+    static bool is_warm = false;
+    if (!std::exchange(is_warm, true)) raise_clock(pad);
     operands.restart();
     const auto launch = run.prepare(operands);
     warm_up(pad, launch, 0);
@@ -41,9 +44,15 @@ static std::string rate_of(const KernelCase& of, const KernelRun& run, Operands&
                              : format_string("%.3g GB/s", of.work.bytes / seconds / 1e9);
 }
 
+static std::string type_of(const std::string& name) {
+    const size_t start = name.find('/') + 1;
+    return name.substr(start, name.find('/', start) - start);
+}
+
 template <class Real>
 struct TypeCheck {
     LaunchPad& pad;
+    std::vector<std::string> names;  // of versions
     std::vector<KernelCase> cases, timed;
     struct Arrays {
         Operands host{nullptr}, device;  // what the CPU's version computed; of each version in turn
@@ -52,9 +61,12 @@ struct TypeCheck {
     std::vector<std::unique_ptr<Arrays>> arrays;  // of the cases
     std::unique_ptr<Operands> timed_arrays;       // of the case that was timed last
     const KernelCase* last_timed = nullptr;
-    bool is_warm = false;
 
-    TypeCheck(LaunchPad& launchpad, bool rates) : pad(launchpad) {
+    TypeCheck(LaunchPad& launchpad, const std::vector<std::string>& of_all_types, bool rates)
+        : pad(launchpad) {
+        for (const std::string& name : of_all_types)
+            if (type_of(name) == real_name<Real>()) names.push_back(name);
+        if (names.empty()) return;
         for (const KernelShape& shape : self_test_shapes())
             for (KernelCase& c : kernel_cases<Real>(shape)) cases.push_back(std::move(c));
         arrays.resize(cases.size());
@@ -70,21 +82,22 @@ struct TypeCheck {
             action(cases[i], *run, *arrays[i]);
         }
     }
-    // Builds the kernels of all versions side by side. What cannot be built fails when it is checked.
-    void build(const std::vector<std::string>& names) {
+    // What the versions need, without those that fail here.
+    Requirements requirements() {
         Requirements needed;
-        try {
-            for (const std::string& name : names)
+        const auto add = [&](const KernelRun& run, Operands& operands) {
+            operands.restart(Fill::nothing);
+            needed.add(pad.dry_run(run.prepare(operands)));
+        };
+        for (const std::string& name : names) try {
                 for_each_case(name, [&](const KernelCase&, const KernelRun& run, Arrays& of_case) {
-                    of_case.device.restart();
-                    needed.add(pad.dry_run(run.prepare(of_case.device)));
+                    add(run, of_case.device);
                 });
-            pad.prepare(needed);
-            pad.compile([](int, int) { print_line(stdout, "building"); });  // a sign of life
-        } catch (const DeviceLost&) {
-            throw;
-        } catch (const Error&) {
-        }
+                if (const KernelCase* c = timed_case(name)) add(*find_run(*c, name), timed_operands(c));
+            } catch (const Error&) {
+            }
+        timed_arrays.reset();
+        return needed;
     }
     // Compares a version in all cases, each of which is a sign of life. Returns its largest error.
     double error_of(const std::string& name) {
@@ -98,23 +111,26 @@ struct TypeCheck {
         if (largest < 0) fail("no row of the table of kernels has this version");
         return largest;
     }
-    // The rate of a version at its first case.
+    // Whose rate is printed: the version's first case. Null: none.
+    const KernelCase* timed_case(const std::string& name) const {
+        for (const KernelCase& c : timed)
+            if (const auto run = find_run(c, name); run && run->fits(pad)) return &c;
+        return nullptr;
+    }
+    Operands& timed_operands(const KernelCase* of) {
+        if (std::exchange(last_timed, of) != of) timed_arrays.reset();
+        if (!timed_arrays) timed_arrays = std::make_unique<Operands>(&pad);
+        return *timed_arrays;
+    }
     std::string timed_rate(const std::string& name) try {
-        if (!std::exchange(is_warm, true)) raise_clock(pad);
-        for (const KernelCase& c : timed) {
-            const auto run = find_run(c, name);
-            if (!run || !run->fits(pad)) continue;
-            if (std::exchange(last_timed, &c) != &c) timed_arrays.reset();
-            if (!timed_arrays) timed_arrays = std::make_unique<Operands>(&pad);
-            return rate_of(c, *run, *timed_arrays);
-        }
-        return "";
+        const KernelCase* of = timed_case(name);
+        return of ? rate_of(*of, *find_run(*of, name), timed_operands(of)) : "";
     } catch (const OutOfDeviceMemory&) {
         timed_arrays.reset();
         return "too little memory to time it";
     }
     // Prints lines that the parent reads.
-    void check(const std::vector<std::string>& names) {
+    void check() {
         for (const std::string& name : names) {
             try {
                 const double error = error_of(name);
@@ -131,29 +147,38 @@ struct TypeCheck {
     }
 };
 
-static std::string type_of(const std::string& name) {
-    const size_t start = name.find('/') + 1;
-    return name.substr(start, name.find('/', start) - start);
+// Builds the kernels side by side, since drivers build one on one core. What cannot be built fails when it is
+// checked.
+static void build_first(LaunchPad& pad, const Requirements& needed) {
+    try {
+        pad.prepare(needed);
+        pad.compile([](int, int) { print_line(stdout, "building"); });  // a sign of life
+    } catch (const DeviceLost&) {
+        throw;
+    } catch (const Error&) {
+    }
 }
 
 // Words: the device, --rates, --build-first, versions. Without versions, only opens the device.
 static void check_in_child(std::vector<std::string> words) {
     LaunchPad pad({.device = words.at(0)});
+    print_line(stdout, "opened");
     words.erase(words.begin());
     if (words.empty()) pad.store_checks({{MATRIX_TRIAL, true}});
     const auto take_option = [&](const char* option) { return std::erase(words, option) > 0; };
     const bool rates = take_option(rates_option), builds_first = take_option(build_option);
-    const auto check = [&]<class Real>(Real) {
-        std::vector<std::string> names = words;
-        std::erase_if(names, [](auto& name) { return type_of(name) != real_name<Real>(); });
-        if (names.empty()) return;
-        TypeCheck<Real> of_type(pad, rates);
-        if (builds_first) of_type.build(names);
-        of_type.check(names);
-    };
-    check(float());
-    check(bf16());
-    check(fp16());
+    TypeCheck<float> of_fp32(pad, words, rates);
+    TypeCheck<bf16> of_bf16(pad, words, rates);
+    TypeCheck<fp16> of_fp16(pad, words, rates);
+    if (builds_first) {
+        Requirements needed = of_fp32.requirements();
+        needed.add(of_bf16.requirements());
+        needed.add(of_fp16.requirements());
+        build_first(pad, needed);
+    }
+    of_fp32.check();
+    of_bf16.check();
+    of_fp16.check();
     print_line(stdout, "done");
 }
 
@@ -187,7 +212,12 @@ struct Outcome {
 struct Outcomes {
     std::map<std::string, Outcome> all = {};
     std::function<void(const std::string& name, const Outcome&)> report = nullptr;  // called as they come
+    double opening = 0, building = 0, comparing = 0;                                // seconds
 
+    std::string seconds() const {
+        return format_string("%.1f s (opening the device %.1f, building kernels %.1f, comparing them %.1f)",
+                             opening + building + comparing, opening, building, comparing);
+    }
     void add(const std::string& name, const Outcome& outcome) {
         all[name] = outcome;
         if (report) report(name, outcome);
@@ -214,10 +244,13 @@ static double patience(bool is_gpu) {
     return seconds ? atof(seconds) : is_gpu ? 30 : 120;
 }
 
-static void read_line(const std::string& line, ChildOutput& output, Outcomes& outcomes) {
+// Of a child: `stage` becomes what it spends its time on now.
+static void read_line(const std::string& line, ChildOutput& output, Outcomes& outcomes, double*& stage) {
     const size_t first = line.find(' '), second = line.find(' ', first + 1);
     const std::string word = line.substr(0, first);
     if (word == "done") output.done = true;
+    if (word == "opened") stage = &outcomes.building;
+    if (word == "run") stage = &outcomes.comparing;
     if (word != "run") output.running.clear();  // what crashes or hangs now is none that was checked
     if (first == std::string::npos) return;
     const std::string name = line.substr(first + 1, second - first - 1);
@@ -234,12 +267,14 @@ static ChildOutput follow_child(const std::vector<std::string>& words, bool is_g
     ChildOutput output;
     std::string text;
     double quiet = 0;  // seconds, of which those in which this process was suspended are none
+    double last = now(), *stage = &outcomes.opening;
     for (bool is_open = true; is_open && !output.hung;) {
         const size_t before = text.size() + output.errors.size();
         is_open = child.read(text, output.errors, 0.1);
+        *stage += now() - std::exchange(last, now());
         quiet = text.size() + output.errors.size() > before ? 0 : quiet + 0.1;
         for (size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1))
-            read_line(text.substr(0, end), output, outcomes);
+            read_line(text.substr(0, end), output, outcomes, stage);
         output.hung = is_open && quiet > patience(is_gpu);
     }
     if (output.hung) child.kill();
@@ -305,6 +340,9 @@ static std::map<std::string, bool> check_before_use(LaunchPad& pad, const std::s
     } catch (const std::exception& error) {  // nothing is known of the others
         note(out, error.what());
     }
+    if (out && !outcomes.all.empty())
+        print_line(out, "checked %zu versions of kernels before their first use in %s", outcomes.all.size(),
+                   outcomes.seconds().c_str());
     for (const auto& [name, outcome] : outcomes.all)
         if (!outcome.right)
             note(out, format_string("%s is not used on %s: %s", name.c_str(), pad.device().name.c_str(),
@@ -324,7 +362,8 @@ static ChildOutput try_matrices(const DeviceInfo& device) {
 
 std::unique_ptr<LaunchPad> open_checked_device(const std::string& request, LaunchPadOptions options,
                                                FILE* out) {
-    const std::optional<DeviceInfo> device = choose_device(request).device;
+    const DeviceChoice choice = choose_device(request);
+    const std::optional<DeviceInfo>& device = choice.device;
     options.spills = true;
     if (!program.empty())
         options.check_versions = [out](LaunchPad& pad, const std::set<std::string>& versions) {
@@ -332,7 +371,7 @@ std::unique_ptr<LaunchPad> open_checked_device(const std::string& request, Launc
         };
     const bool is_untried = device && device->has_untried_matrices && !program.empty();
     const ChildOutput trial = is_untried ? try_matrices(*device) : ChildOutput{.done = true};
-    auto pad = open_device(request, options, out);
+    auto pad = open_device(request, choice, options, out);
     if (trial.done || trial.stopped) return pad;
     note(out, format_string("cooperative matrices are not used on %s, whose driver fails with them",
                             device->name.c_str()));
@@ -380,6 +419,7 @@ bool print_self_test(const std::string& request) {
     check_versions(device, names, true, outcomes);
     pad->forget_checks();  // of others, such as one that hung before
     pad->store_checks(verdicts(outcomes));
-    print_line(stdout, "%zu of %zu versions checked, %d wrong", outcomes.all.size(), names.size(), wrong);
+    print_line(stdout, "%zu of %zu versions checked in %s, %d wrong", outcomes.all.size(), names.size(),
+               outcomes.seconds().c_str(), wrong);
     return wrong == 0;
 }

@@ -281,15 +281,19 @@ static DeviceChoice choose_hardware(const std::vector<DeviceInfo>& devices) {
 }
 
 DeviceChoice choose_device(const std::string& request) {
-    if (request == "cpu") return {std::nullopt, "it was asked for"};
     std::vector<DeviceInfo> devices;
-    try {
-        if (!embedded_shaders[0].name) fail("this build has no GPU kernels (WITH_SHADERS=OFF)");
-        devices = list_devices();
-    } catch (const Error& error) {
-        if (request == "auto") return {std::nullopt, error.what()};
-        fail("no device '%s': %s", request.c_str(), error.what());
-    }
+    if (request != "cpu") try {
+            if (!embedded_shaders[0].name) fail("this build has no GPU kernels (WITH_SHADERS=OFF)");
+            devices = list_devices();
+        } catch (const Error& error) {
+            if (request == "auto") return {std::nullopt, error.what()};
+            fail("no device '%s': %s", request.c_str(), error.what());
+        }
+    return choose_among(devices, request);
+}
+
+DeviceChoice choose_among(const std::vector<DeviceInfo>& devices, const std::string& request) {
+    if (request == "cpu") return {std::nullopt, "it was asked for"};
     if (request == "auto" || request == "gpu") {
         DeviceChoice choice = choose_hardware(devices);
         if (request == "gpu" && !choice.device)

@@ -39,6 +39,8 @@ struct PhysicalDevice {
     VkPhysicalDevice handle;
 };
 std::vector<PhysicalDevice> physical_devices(const Vulkan& vk);  // in the order of list_devices()
+// choose_device() among these: another instance takes a driver 0.1 s or more.
+DeviceChoice choose_among(const std::vector<DeviceInfo>& devices, const std::string& request);
 
 // host: of the host's memory alone, where the device has its own. readback: where the host reads fast
 enum class BufferKind { host_visible, device_only, host, readback, imported };
@@ -198,6 +200,7 @@ struct LaunchPadState {
     bool capture_statistics = false;  // of the driver's compiler
     std::map<std::string, Tuning> untuned;
     RequiredKernels uncompiled;
+    std::set<std::string> unchecked;  // versions of kernels that dry runs took
 
     VkPipelineLayout layout = VK_NULL_HANDLE;
     VkPipelineCache cache = VK_NULL_HANDLE;

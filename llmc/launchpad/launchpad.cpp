@@ -30,15 +30,14 @@ void check_iterations(const LaunchPad& pad, const char* kernel, uint64_t iterati
 }
 
 static void find_physical_device(LaunchPadState& s) {
-    DeviceChoice choice = choose_device(s.options.device);
+    const std::vector<PhysicalDevice> devices = physical_devices(s.vk);
+    std::vector<DeviceInfo> infos;
+    for (const PhysicalDevice& device : devices) infos.push_back(device.info);
+    const DeviceChoice choice = choose_among(infos, s.options.device);
     if (!choice.device)
         fail("a launchpad needs a Vulkan device, and '%s' means the CPU", s.options.device.c_str());
-    for (const PhysicalDevice& device : physical_devices(s.vk))
-        if (device.info.index == choice.device->index) {
-            s.info = device.info;
-            s.physical = device.handle;
-        }
-    if (!s.physical) fail("device %d has disappeared: list the devices again", choice.device->index);
+    s.info = *choice.device;
+    s.physical = devices[size_t(s.info.index)].handle;
 }
 
 // On NVIDIA, all families use the same engine, and the first one is measured.

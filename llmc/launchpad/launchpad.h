@@ -306,7 +306,8 @@ class LaunchPad {
     // another dry run, adds it to the result of that one.
     void prepare(const Requirements& needed);
     // Prepares what these commands need, of which it returns a dry run. Versions of kernels that were not
-    // checked on this device, driver and build are checked before; one that is wrong is not taken.
+    // checked on this device, driver and build are checked before, together with those of all dry runs so
+    // far; one that is wrong is not taken.
     Requirements prepare(const std::function<void()>& commands);
     // Measures the queued choices, once the kernels of all of them are built. `progress` is called before
     // each one, as in compile(). A choice whose measurement finds too little memory stays the usual one.
@@ -347,7 +348,7 @@ class LaunchPad {
     struct BufferCopy prepare_copy(const CopyRange& range);  // which the next command makes
     void finish_postponed();
     void finish_pending();  // all that was given and not appended yet
-    bool check(const std::set<std::string>& versions);
+    bool check();
     uint64_t address_of(const void* p, size_t bytes);
     void dispatch_bytes(std::string_view kernel, const char* real, Groups groups,
                         std::initializer_list<uint32_t> constants, const void* args, size_t bytes,

@@ -58,6 +58,7 @@ Requirements LaunchPad::dry_run(const std::function<void()>& commands) {
         throw;
     }
     s.dry = outer;
+    s.unchecked.insert(needed.versions.begin(), needed.versions.end());
     return needed;
 }
 
@@ -72,7 +73,7 @@ void LaunchPad::prepare(const Requirements& needed) {
 
 Requirements LaunchPad::prepare(const std::function<void()>& commands) {
     Requirements needed = dry_run(commands);
-    while (check(needed.versions)) needed = dry_run(commands);  // others take the place of wrong ones
+    while (check()) needed = dry_run(commands);  // others take the place of wrong ones
     prepare(needed);
     return needed;
 }
@@ -169,17 +170,17 @@ void LaunchPad::forget_checks() {
 }
 
 // Returns whether one that was not checked before is wrong.
-bool LaunchPad::check(const std::set<std::string>& versions) {
+bool LaunchPad::check() {
     LaunchPadState& s = *state;
     if (!s.options.check_versions || s.dry) return false;
-    std::set<std::string> unchecked;
-    for (const std::string& version : versions) {
+    std::erase_if(s.unchecked, [&](const std::string& version) {
         const bool fits_memory =
             s.has_16bit_storage || version.find("/fp32/") != version.npos;  // else: compile()
-        if (fits_memory && !s.measured.contains(check_prefix() + version)) unchecked.insert(version);
-    }
-    if (unchecked.empty()) return false;
-    const std::map<std::string, bool> checks = s.options.check_versions(*this, unchecked);
+        return !fits_memory || s.measured.contains(check_prefix() + version);
+    });
+    if (s.unchecked.empty()) return false;
+    const std::map<std::string, bool> checks =
+        s.options.check_versions(*this, std::exchange(s.unchecked, {}));
     store_checks(checks);
     add_stored_pipelines(s);
     return std::any_of(checks.begin(), checks.end(), [](const auto& check) { return !check.second; });

@@ -27,7 +27,11 @@ void note_memory(LaunchPad* pad, FILE* out) {
 }
 
 std::unique_ptr<LaunchPad> open_device(const std::string& request, LaunchPadOptions options, FILE* out) {
-    const DeviceChoice choice = choose_device(request);
+    return open_device(request, choose_device(request), std::move(options), out);
+}
+
+std::unique_ptr<LaunchPad> open_device(const std::string& request, const DeviceChoice& choice,
+                                       LaunchPadOptions options, FILE* out) {
     if (!choice.device) {
         const int threads = omp_get_max_threads();
         if (out)

@@ -17,5 +17,9 @@ std::unique_ptr<LaunchPad> open_device(const std::string& request, LaunchPadOpti
 // oneAPI: Vulkan shows all of them.
 void note_hidden_devices(FILE* out);
 
+// The same where choose_device() has chosen for the request already.
+std::unique_ptr<LaunchPad> open_device(const std::string& request, const DeviceChoice& choice,
+                                       LaunchPadOptions options, FILE* out);
+
 // Prints pad->memory_notes(), a line each. Null: the CPU.
 void note_memory(LaunchPad* pad, FILE* out = stdout);

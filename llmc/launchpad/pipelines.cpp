@@ -166,44 +166,40 @@ struct PipelineBuild {
     std::future<VkPipeline> handle;
 };
 
-// Side by side, since drivers build a pipeline on one core. Throws what the last one throws that cannot be
-// built, after the others are.
-static void build_all(LaunchPadState& s, std::vector<PipelineBuild>& builds) {
-    std::exception_ptr error;
-    for (PipelineBuild& build : builds) try {
-            find_module(s, build.kernel);  // all of them before the threads, which only look them up
+// Those that are queued and whose modules the driver takes: threads only look these up.
+static std::vector<PipelineBuild> take_queued(LaunchPadState& s, std::exception_ptr& error) {
+    std::vector<PipelineBuild> builds;
+    while (!s.uncompiled.empty()) try {
+            auto queued = s.uncompiled.extract(s.uncompiled.begin());  // also if it cannot be built
+            const std::string kernel = queued.key().substr(0, queued.key().find('\0'));
+            find_module(s, kernel);
+            if (!s.pipelines.contains(queued.key())) builds.push_back({std::move(queued), kernel, {}});
         } catch (...) {
-            build.kernel = "";
             error = std::current_exception();
         }
-    for (PipelineBuild& build : builds)
-        if (!build.kernel.empty() && !s.pipelines.contains(build.queued.key()))
-            build.handle = std::async(std::launch::async, [&s, &build] {
-                return build_pipeline(s, build.kernel, build.queued.mapped(), s.cache);
-            });
+    return builds;
+}
+
+// Side by side, since drivers build a pipeline on one core; twice as many as there are cores, so that a slow
+// one leaves none idle. Throws what the last one throws that cannot be built, after the others are.
+void LaunchPad::compile(const ProgressCallback& progress) {
+    LaunchPadState& s = *state;
+    std::exception_ptr error;
+    std::vector<PipelineBuild> builds = take_queued(s, error);
+    const size_t threads = size_t(std::clamp(2 * omp_get_max_threads(), 2, 32));
+    for (size_t i = 0; i < builds.size(); i++) {
+        if (i >= threads) builds[i - threads].handle.wait();
+        if (progress) progress(int(i), int(builds.size()));
+        builds[i].handle = std::async(std::launch::async, [&s, &build = builds[i]] {
+            return build_pipeline(s, build.kernel, build.queued.mapped(), s.cache);
+        });
+    }
     for (PipelineBuild& build : builds) try {
-            if (build.handle.valid())
-                s.pipelines.emplace(build.queued.key(), Pipeline{.kernel = build.kernel,
-                                                                 .constants = build.queued.mapped(),
-                                                                 .handle = build.handle.get()});
+            s.pipelines.emplace(build.queued.key(), Pipeline{.kernel = build.kernel,
+                                                             .constants = build.queued.mapped(),
+                                                             .handle = build.handle.get()});
         } catch (...) {
             error = std::current_exception();
         }
     if (error) std::rethrow_exception(error);
-}
-
-void LaunchPad::compile(const ProgressCallback& progress) {
-    LaunchPadState& s = *state;
-    const int total = int(s.uncompiled.size());
-    const size_t threads = size_t(std::clamp(omp_get_max_threads(), 1, 16));
-    for (int done = 0; !s.uncompiled.empty();) {
-        std::vector<PipelineBuild> builds;
-        while (!s.uncompiled.empty() && builds.size() < threads) {
-            if (progress) progress(done++, total);
-            auto queued = s.uncompiled.extract(s.uncompiled.begin());  // also if it cannot be built
-            std::string kernel = queued.key().substr(0, queued.key().find('\0'));
-            builds.push_back({std::move(queued), std::move(kernel), {}});
-        }
-        build_all(s, builds);
-    }
 }

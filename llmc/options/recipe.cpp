@@ -114,6 +114,10 @@ static TextRecipe for_finetuning(const Options& o, RuleInputs in, const StepSeco
     return r;
 }
 
+std::vector<TextRecipe> candidates_of(const Options& o, const TextTokens& tokens, const LaunchPad* pad) {
+    return candidates_for(inputs_of(o, tokens, pad));
+}
+
 TextRecipe choose_recipe(const Options& o, const TextTokens& tokens, const LaunchPad* pad,
                          const StepSeconds& measure) {
     const RuleInputs in = inputs_of(o, tokens, pad);

@@ -151,7 +151,7 @@ static TextRecipe recipe_for(const RuleInputs& in, const ModelShape& shape) {
     return r;
 }
 
-static std::vector<TextRecipe> candidates_for(const RuleInputs& in) {
+std::vector<TextRecipe> candidates_for(const RuleInputs& in) {
     std::vector<TextRecipe> candidates;
     if (in.channels) {  // the batch is that of the nearest shape
         const ModelShape* nearest = &shapes[0];

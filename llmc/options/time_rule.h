@@ -56,6 +56,9 @@ struct TextRecipe {
 // fit in memory.
 using StepSeconds = std::function<double(const TextRecipe&)>;
 
+// The models that choose_for_time() compares, smallest first, with their batches.
+std::vector<TextRecipe> candidates_for(const RuleInputs& in);
+
 // Calls measure() for the candidates that it compares, one to five, and again for one that is too slow for
 // its batch.
 TextRecipe choose_for_time(const RuleInputs& in, const StepSeconds& measure);

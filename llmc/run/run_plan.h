@@ -30,8 +30,8 @@ struct TrainingShape {
     bool on_device = false;       // as if on a GPU with memory of its own
 };
 
-// The most that training takes at a time; nothing is allocated. Measuring the device's peak, before anything
-// is allocated, takes less or is left out.
+// The most that training takes at a time, by dry runs of its commands; nothing is allocated. Measuring the
+// device's peak, before anything is allocated, takes less or is left out.
 template <class Real>
 MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const TrainingShape& shape) {
     GPT2<Real> g(config, pad, MemoryUse::count);
@@ -40,16 +40,17 @@ MemoryNeed memory_need(const ModelConfig& config, LaunchPad* pad, const Training
     gpt2_allocate(g, shape.B, shape.T, true, shape.recompute);
     const Optimizer<Real> optimizer(
         config, g.memory, {.master_weights = shape.master_weights, .offload = shape.offload}, shape.share);
-    if (pad && shape.share.kind == OptimizerKind::muon)
+    if (pad)
         g.memory.count("scratch",
                        pad->dry_run([&] { optimizer.update(pad, g.tensors()); }).scratch[int(Scratch::muon)]);
     if (!pad && !shape.on_device) g.memory.count("scratch", optimizer.workspace_bytes());
     if (shape.job && shape.job->size > 1)
         const GradientExchange<Real> exchange(g, optimizer.ownership, *shape.job);
-    if (shape.sample_tokens)
-        g.memory.count("samples",
-                       TextGenerator<Real>(g, sample_capacity(config.max_seq_len, shape.sample_tokens), 1)
-                           .memory_bytes());
+    if (shape.sample_tokens) {
+        TextGenerator<Real> samples(g, sample_capacity(config.max_seq_len, shape.sample_tokens), 1);
+        samples.foresee(1);
+        g.memory.count("samples", samples.memory_bytes());
+    }
     return {g.memory.bytes, g.memory.largest, g.memory.summary(), g.memory.host_bytes};
 }
 
