@@ -264,7 +264,7 @@ static int train(Options o, RunInputs& inputs, LaunchPad* pad, Communicator& job
     const OwnPart own = own_part(o, inputs.division, inputs.length.micro_steps);
     o.batch = own.micro_batch;
     inputs.length.micro_steps = own.micro_steps;
-    print_estimate(o, g, optimizer, inputs, peak);
+    print_estimate(o, g, optimizer, inputs, peak, job);
     return 0;
 }
 
@@ -341,31 +341,50 @@ static void plan_without_tokens(Options& o, const TextTokens& tokens) {
              o.expected_data.c_str(), o.global_batch(), o.sequence, (unsigned long long)batch);
 }
 
-// The time of a step of a new model; infinite if it does not fit in memory. A candidate's GEMMs are not
-// tuned, which takes seconds, and it has no dropout but a given one, since the passes over the text follow
-// from its time.
+// Of unlike processes, which divide the step as in training; without their exchange if some are left out.
+template <class Real>
+static double time_divided_step(Options o, GPT2<Real>& g, Optimizer<Real>& optimizer, Communicator& job) {
+    const Division division = agree_on_division(
+        o, {}, g.pad, [&](const auto& longest) { return seconds_of_sequence(o, g, optimizer, longest); },
+        job);
+    const std::vector<bool> members = members_of(division);
+    const bool all_train = !std::ranges::count(members, false);
+    const ProcessShare& own = division[size_t(job.rank)];
+    o.batch = own.micro_batch;
+    share_cores(o, members, job);
+    const double seconds =
+        own.sequences ? step_seconds(o, g, optimizer, nullptr, own.micro_steps(), all_train ? &job : nullptr)
+                      : 0;
+    share_cores(o, std::vector<bool>(members.size(), true), job);
+    return std::ranges::max(job.gather(seconds));
+}
+
+// The time of a step of a new model, in all processes at once; infinite if it does not fit in memory. A
+// candidate's GEMMs are not tuned, which takes seconds, and it has no dropout but a given one, since the
+// passes over the text follow from its time.
 template <class Real>
 static double time_step(Options o, LaunchPad* pad, Communicator& job, const TextRecipe& recipe,
                         bool is_candidate) {
-    o.batch = recipe.batch;
+    if (!o.is_given(o.batch) || !o.batch) o.batch = recipe.batch;  // unlike processes may have their own
     o.sequence = recipe.shape.sequence;
     if (!is_candidate) o.sources.choose(o.dropout, recipe.dropout);
     o.sources.choose(o.optimizer, finetunes(o) ? OptimizerKind::adamw : OptimizerKind::muon);
     const ModelConfig config = config_of(recipe);
-    if (!memory_check<Real>(o, config, pad, job).fits_here(shape_of(o)))
-        return std::numeric_limits<double>::infinity();
+    int64_t too_large = !memory_check<Real>(o, config, pad, job).fits_here(shape_of(o));
+    job.all_reduce_max(&too_large, 1);
+    if (too_large) return std::numeric_limits<double>::infinity();
     GPT2<Real> g(config, pad);
     g.dropout = o.dropout;
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
     if (pad && is_candidate) pad->skip_tuning();
     Optimizer<Real> optimizer(config, g.memory, optimizer_options(o), share_of_process(o, job));
     initialize_parameters(config, o.seed, parameter_writer(g, &optimizer));
-    std::optional<Mixture> no_data;
     // At least one: a given -d may be less than a batch, or no multiple of it, which check_batch() refuses.
-    // What unlike processes add to this one is not known yet.
-    const int processes = o.is_divided ? 1 : o.num_processes;
-    const int micro_steps = std::max(1, recipe.shape.tokens_per_step / (o.batch * o.sequence * processes));
-    const double seconds = micro_steps * mean_step_seconds(o, g, optimizer, no_data, 1);
+    const int per_micro_step = o.batch * o.sequence * o.num_processes;
+    o.total_batch = recipe.shape.tokens_per_step;
+    const double seconds = o.is_divided ? time_divided_step(o, g, optimizer, job)
+                                        : step_seconds(o, g, optimizer, nullptr,
+                                                       std::max(1, o.total_batch / per_micro_step), &job);
     print_line(stdout, "measured: %s%s: %.4g ms per step", describe_shape(recipe).c_str(),
                is_candidate ? "" : ", as they will be trained", 1e3 * seconds);
     return seconds;
@@ -377,31 +396,40 @@ static double assumed_rate(const Options& o, const LaunchPad* pad) {
     return is_gpu ? 1e13 : 3e10 * omp_get_max_threads();
 }
 
-// What the first process chooses for a text, in all processes. Of each shape, one model is timed.
+// What the first process chooses for a text, in all processes, which time its models together. Of each shape,
+// one model is timed.
 static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, LaunchPad* pad,
                                 std::map<std::string, double>& times, Communicator& job) {
-    TextRecipe recipe;
-    const auto time = [&](const TextRecipe& r, bool is_candidate) {
+    struct Next {
+        TextRecipe recipe = {};
+        enum { candidate, chosen, final } kind = candidate;
+    };
+    int64_t is_tuned = pad && pad->device().is_gpu();
+    job.all_reduce_max(&is_tuned, 1);
+    Next next;
+    const auto time_in_all = [&](const Next& of_first) {
+        next = of_first;
+        job.broadcast(&next, sizeof next, 0);
+        if (next.kind == Next::final) return 0.0;
         return with_precision(stored_type_name(o.precision), [&]<class Real>(Real) {
-            return time_step<Real>(o, pad, job, r, is_candidate);
+            return time_step<Real>(o, pad, job, next.recipe, next.kind == Next::candidate);
         });
     };
-    job.agree([&] {
-        if (job.rank > 0) return;
-        recipe = choose_recipe(o, tokens, pad, [&](const TextRecipe& candidate) {
-            double& seconds = times[describe_shape(candidate)];
-            if (o.plans_memory_only())  // of a device that need not be there
-                seconds = 6 * candidate.parameters * candidate.shape.tokens_per_step / assumed_rate(o, pad);
-            if (seconds == 0) seconds = time(candidate, true);
-            return seconds;
-        });
-        const bool is_tuned = pad && pad->device().is_gpu();
-        const bool is_timed = recipe.step_seconds > 0 && std::isfinite(recipe.step_seconds);
-        if (o.plans_only() || !is_timed || !(is_tuned || recipe.dropout > 0)) return;
-        recipe.step_seconds = time(recipe, false);
-        recipe = recount(o, tokens, pad, recipe);
+    while (job.rank > 0 && next.kind != Next::final) time_in_all({});
+    if (job.rank > 0) return next.recipe;
+    TextRecipe recipe = choose_recipe(o, tokens, pad, [&](const TextRecipe& candidate) {
+        double& seconds = times[describe_shape(candidate)];
+        if (o.plans_memory_only())  // of a device that need not be there
+            seconds = 6 * candidate.parameters * candidate.shape.tokens_per_step / assumed_rate(o, pad);
+        if (seconds == 0) seconds = time_in_all({candidate});
+        return seconds;
     });
-    job.broadcast(&recipe, sizeof recipe, 0);
+    const bool is_timed = recipe.step_seconds > 0 && std::isfinite(recipe.step_seconds);
+    if (!o.plans_only() && is_timed && (is_tuned || recipe.dropout > 0)) {
+        recipe.step_seconds = time_in_all({recipe, Next::chosen});
+        recipe = recount(o, tokens, pad, recipe);
+    }
+    time_in_all({recipe, Next::final});
     return recipe;
 }
 
@@ -463,7 +491,10 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
     });
     job.agree([&] {
         tokens = find_tokens(o, tokens);
-        recipe = recount(o, tokens, pad, recipe);
+        if (job.rank == 0) recipe = recount(o, tokens, pad, recipe);
+    });
+    job.broadcast(&recipe, sizeof recipe, 0);  // unlike processes may count otherwise
+    job.agree([&] {
         o = chosen_for(tokens, recipe, o);
         o.notes.push_back(describe(o, tokens, recipe));
     });

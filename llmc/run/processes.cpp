@@ -275,14 +275,6 @@ void choose_step_of_all(Options& o, Communicator& job) {
     job.agree([&] { check_batch(o); });
 }
 
-// A number of each process.
-static std::vector<double> of_all(double number, Communicator& job) {
-    std::vector<double> all(size_t(job.size));
-    all[size_t(job.rank)] = number;
-    job.all_reduce_sum(all.data(), job.size);
-    return all;
-}
-
 // A division among the members of `all`, and no sequences for the others.
 static Division with_others(const Division& of_members, Division all) {
     size_t member = 0;
@@ -295,13 +287,13 @@ static Division with_others(const Division& of_members, Division all) {
 static Division measured_division(const Options& o, const std::vector<ProcessSpeed>& all,
                                   const std::vector<bool>& members, const MeasureSpeed& measure,
                                   Communicator& job, double& step_seconds) {
-    const auto longest = [&](double first) { return std::ranges::max(of_all(first, job)); };
+    const auto longest = [&](double first) { return std::ranges::max(job.gather(first)); };
     double own = 0;
     if (members[size_t(job.rank)])
         own = measure(longest);
     else
         longest(0);
-    const std::vector<double> seconds = of_all(own, job);
+    const std::vector<double> seconds = job.gather(own);
     std::vector<ProcessSpeed> processes;
     std::vector<double> of_members;
     for (size_t i = 0; i < all.size(); i++)
@@ -358,12 +350,12 @@ Division agree_on_division(const Options& o, const Start& start, const LaunchPad
         return {};
     }
     const std::vector<std::string> devices = job.gather(speed_of_device(o, pad));
-    const std::vector<double> most = of_all(o.batch, job), shares = of_all(own_share(o), job);
+    const std::vector<double> most = job.gather(o.batch), shares = job.gather(own_share(o));
     std::vector<ProcessSpeed> processes;
     for (size_t i = 0; i < devices.size(); i++) processes.push_back({devices[i], int(most[i])});
     const bool has_gpu = pad && pad->device().is_gpu();
     std::vector<bool> on_cores;
-    for (const double is_on_cores : of_all(!has_gpu, job)) on_cores.push_back(is_on_cores > 0);
+    for (const double is_on_cores : job.gather(!has_gpu)) on_cores.push_back(is_on_cores > 0);
     Division division = before;
     const bool leaves_out = std::ranges::count(members_of(before), false) > 0;
     if (!fits(before, o.global_batch(), processes) || (leaves_out && job.num_nodes > 1)) {
@@ -392,7 +384,7 @@ OptimizerShare share_of_process(const Options& o, const Communicator& job) {
 }
 
 Division division_by_speed(const Division& before, const Options& o, double seconds, Communicator& job) {
-    const std::vector<double> each = of_all(seconds, job), most = of_all(o.batch, job);
+    const std::vector<double> each = job.gather(seconds), most = job.gather(o.batch);
     if (std::count(each.begin(), each.end(), 0.0)) return before;
     std::vector<ProcessSpeed> processes;
     for (const ProcessShare& share : before)
