@@ -389,6 +389,25 @@ TEST_F(Devices, EndWithTheirProgram) {
     }
 }
 
+// Signals of one request: from timeout to the program and its group, or from somebody to all processes.
+TEST_F(Devices, TakeSignalsThatComeAtOnceAsOne) {
+    for (const std::string whom : {"$job $job $job", "$job $(pgrep -f \"^$PROGRAM .*$OUTPUT\")"}) {
+        const std::string script = R"(
+        "$@" & job=$!
+        until grep -q '^s:9 ' "$OUTPUT/main.log" 2>/dev/null; do sleep 0.1; done
+        for process in )" + whom + R"(; do kill -INT $process; done
+        wait $job)";
+        const ProgramResult stopped =
+            run_program(with({"env", "OUTPUT=" + folder("devices"), "PROGRAM=" + program, "bash", "-c",
+                              script, "job", "env", "--default-signal=INT"},
+                             command("cpu,cpu", {"-x", "1000000"})));
+        EXPECT_EQ(stopped.status, 130) << whom << stopped.err;
+        EXPECT_TRUE(contains(stopped.out, "stopped by SIGINT")) << whom << stopped.err;
+        EXPECT_TRUE(contains(stopped.out, "wrote checkpoint")) << whom << stopped.err;
+        std::filesystem::remove_all(folder("devices"));
+    }
+}
+
 // Ctrl-Z stops all processes, fg continues them, and so does the end of their program.
 TEST_F(Devices, StopAndContinueWithTheirProgram) {
     for (const std::string last : {"-CONT", "-KILL"}) {
