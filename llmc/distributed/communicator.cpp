@@ -153,10 +153,14 @@ void Communicator::watch_ranks() {
     auto watch = std::make_unique<Watch>(ranks);
     const std::string address = gather(rank == 0 ? watch->listen() : "").front();
     bool connected = true;
-    if (rank > 0)
-        connected = watch->connect(address);
-    else if (!address.empty())
-        watch->accept_all();
+    try {
+        if (rank > 0)
+            connected = watch->connect(address);
+        else if (!address.empty())
+            watch->accept_all();
+    } catch (const Error& error) {
+        abort_job(error.what());  // the others wait for their connections
+    }
     const std::vector<std::string> failed = gather(connected ? "" : "not connected");
     for (int r = 0; rank == 0 && r < size; r++)
         if (!failed[r].empty())
