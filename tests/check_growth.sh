@@ -13,5 +13,5 @@ check() {
 }
 check 45021 llmc shaders
 check 6436 dev
-check 31954 tests
+check 31986 tests
 exit $bad
