@@ -112,17 +112,6 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, co
     return peak;
 }
 
-static OptimizerOptions optimizer_options(const Options& o) {
-    return {.master_weights = o.master_weights,
-            .beta1 = o.beta1,
-            .beta2 = o.beta2,
-            .epsilon = o.epsilon,
-            .weight_decay = o.weight_decay,
-            .momentum = o.momentum,
-            .muon_rate_over_adamw_rate = o.muon_rate_over_adamw_rate(),
-            .offload = o.offloads_optimizer()};
-}
-
 // Loads parameters and moments.
 template <class Real>
 static void load(const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer, Communicator& job) {
@@ -245,6 +234,12 @@ static int train(Options o, RunInputs& inputs, LaunchPad* pad, Communicator& job
     check_same_inputs(inputs, job);
     const double peak = plan<Real>(o, inputs, pad, memory);
     if (o.plans_memory_only()) return 0;
+    if (!is_divided_before)
+        inputs.division = find_division<Real>(o, inputs.config, inputs.start, pad, job, true);
+    if (std::ranges::count(members_of(inputs.division), false) && !is_divided_before) {
+        note_devices(o, pad, job);
+        throw SmallerJob{o, inputs.division};
+    }
     GPT2<Real> g(inputs.config, pad);
     g.dropout = o.dropout;
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
@@ -252,14 +247,7 @@ static int train(Options o, RunInputs& inputs, LaunchPad* pad, Communicator& job
     if (pad) pad->commit(true);  // a driver may allocate more of the host's memory than it can lock
     read_checkpoint(inputs.start.resumed && verify == Verify::when_read,
                     [&] { job.agree([&] { load(inputs, g, optimizer, job); }); });
-    if (!is_divided_before)
-        inputs.division = agree_on_division(
-            o, inputs.start, pad,
-            [&](const auto& longest) { return seconds_of_sequence(o, g, optimizer, longest); }, job);
     note_devices(o, pad, job);
-    const std::vector<bool> members = members_of(inputs.division);
-    if (std::count(members.begin(), members.end(), true) < job.size && o.is_divided)
-        throw SmallerJob{o, inputs.division};
     if (!o.plans_only()) return run(o, inputs, g, optimizer, peak, job, lease);
     const OwnPart own = own_part(o, inputs.division, inputs.length.micro_steps);
     o.batch = own.micro_batch;
@@ -341,24 +329,6 @@ static void plan_without_tokens(Options& o, const TextTokens& tokens) {
              o.expected_data.c_str(), o.global_batch(), o.sequence, (unsigned long long)batch);
 }
 
-// Of unlike processes, which divide the step as in training; without their exchange if some are left out.
-template <class Real>
-static double time_divided_step(Options o, GPT2<Real>& g, Optimizer<Real>& optimizer, Communicator& job) {
-    const Division division = agree_on_division(
-        o, {}, g.pad, [&](const auto& longest) { return seconds_of_sequence(o, g, optimizer, longest); },
-        job);
-    const std::vector<bool> members = members_of(division);
-    const bool all_train = !std::ranges::count(members, false);
-    const ProcessShare& own = division[size_t(job.rank)];
-    o.batch = own.micro_batch;
-    share_cores(o, members, job);
-    const double seconds =
-        own.sequences ? step_seconds(o, g, optimizer, nullptr, own.micro_steps(), all_train ? &job : nullptr)
-                      : 0;
-    share_cores(o, std::vector<bool>(members.size(), true), job);
-    return std::ranges::max(job.gather(seconds));
-}
-
 // The time of a step of a new model, in all processes at once; infinite if it does not fit in memory. A
 // candidate's GEMMs are not tuned, which takes seconds, and it has no dropout but a given one, since the
 // passes over the text follow from its time.
@@ -373,18 +343,19 @@ static double time_step(Options o, LaunchPad* pad, Communicator& job, const Text
     int64_t too_large = !memory_check<Real>(o, config, pad, job).fits_here(shape_of(o));
     job.all_reduce_max(&too_large, 1);
     if (too_large) return std::numeric_limits<double>::infinity();
-    GPT2<Real> g(config, pad);
-    g.dropout = o.dropout;
-    gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
-    if (pad && is_candidate) pad->skip_tuning();
-    Optimizer<Real> optimizer(config, g.memory, optimizer_options(o), share_of_process(o, job));
-    initialize_parameters(config, o.seed, parameter_writer(g, &optimizer));
-    // At least one: a given -d may be less than a batch, or no multiple of it, which check_batch() refuses.
-    const int per_micro_step = o.batch * o.sequence * o.num_processes;
     o.total_batch = recipe.shape.tokens_per_step;
-    const double seconds = o.is_divided ? time_divided_step(o, g, optimizer, job)
-                                        : step_seconds(o, g, optimizer, nullptr,
-                                                       std::max(1, o.total_batch / per_micro_step), &job);
+    Division division;
+    if (o.is_divided) {
+        division = find_division<Real>(o, config, {}, pad, job, !is_candidate);
+        share_cores(o, members_of(division), job);
+    } else {
+        // At least one: a given -d may be less than a batch, or no multiple of it, which check_batch()
+        // refuses.
+        const int micro_steps = std::max(1, o.total_batch / (o.batch * o.sequence * o.num_processes));
+        division.resize(size_t(job.size), {"", micro_steps * o.batch, o.batch});
+    }
+    const double seconds = division_seconds<Real>(o, config, pad, division, job, !is_candidate);
+    if (o.is_divided) share_cores(o, std::vector<bool>(division.size(), true), job);
     print_line(stdout, "measured: %s%s: %.4g ms per step", describe_shape(recipe).c_str(),
                is_candidate ? "" : ", as they will be trained", 1e3 * seconds);
     return seconds;

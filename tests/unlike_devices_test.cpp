@@ -251,6 +251,17 @@ TEST_F(UnlikeDevices, WhoCostsMoreThanHeBringsIsLeftOut) {
     EXPECT_FALSE(file_exists(folder("left") + format_string("/state_%08d_00001.bin", STEPS)));
 }
 
+// It computes two of 40 sequences as fast as the other one the rest, but its update and its part of the
+// exchange take twenty times as long.
+TEST_F(UnlikeDevices, WhoseExchangeCostsMoreThanHeBringsIsLeftOut) {
+    const ProgramResult result =
+        start_each({{{"-b", "40"}}, {{"-b", "10"}, slowly}}, with(step_of(40), {"-v", "0"}), "left");
+    EXPECT_EQ(result.status, 0) << result.err << result.out;
+    EXPECT_TRUE(contains(result.out,
+                         "division of a step: 40 sequences on cpu, 1 thread (micro-batches of 40); 0 "
+                         "on cpu, 1 thread, which is left out"));
+}
+
 // A launcher may signal all processes; then the one that trains gets the signal twice.
 TEST_F(UnlikeDevices, SignalsToWhoIsLeftOutAreForTheOthers) {
     const std::string script = R"(

@@ -8,10 +8,23 @@
 #include "llmc/base/error.h"
 #include "llmc/base/os.h"
 #include "llmc/model/gradient_exchange.h"
+#include "llmc/model/initialize.h"
 #include "llmc/model/train_step.h"
+#include "llmc/run/processes.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/run_plan.h"
 #include "llmc/run/run_setup.h"
+
+inline OptimizerOptions optimizer_options(const Options& o) {
+    return {.master_weights = o.master_weights,
+            .beta1 = o.beta1,
+            .beta2 = o.beta2,
+            .epsilon = o.epsilon,
+            .weight_decay = o.weight_decay,
+            .momentum = o.momentum,
+            .muon_rate_over_adamw_rate = o.muon_rate_over_adamw_rate(),
+            .offload = o.offloads_optimizer()};
+}
 
 // How steps are timed. With an exchange, all processes of the job run the same steps.
 template <class Real>
@@ -98,6 +111,64 @@ double step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
     }
     if (exchange && exchange->weights_overlap()) exchange->exchange_weights();  // they are under way
     return seconds;
+}
+
+// A model to time, with this share of the optimizer's state. Its GEMMs are tuned, which takes seconds, or
+// not.
+template <class Real>
+struct TimedModel {
+    GPT2<Real> g;
+    std::optional<Optimizer<Real>> optimizer = {};
+
+    TimedModel(const Options& o, const ModelConfig& config, LaunchPad* pad, const OptimizerShare& share,
+               bool tunes)
+        : g(config, pad) {
+        g.dropout = o.dropout;
+        gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
+        if (pad && !tunes) pad->skip_tuning();
+        optimizer.emplace(config, g.memory, optimizer_options(o), share);
+        initialize_parameters(config, o.seed, parameter_writer(g, &*optimizer));
+    }
+};
+
+// Seconds of a step with this division; infinite if a smaller job does not fit in memory. Collective.
+template <class Real>
+double division_seconds(Options o, const ModelConfig& config, LaunchPad* pad, const Division& division,
+                        Communicator& job, bool tunes) {
+    const std::vector<bool> members = members_of(division);
+    const auto before = members.begin() + job.rank;
+    OptimizerShare share = {int(std::count(members.begin(), before, true)),
+                            int(std::ranges::count(members, true)), o.optimizer};
+    const bool all_train = share.count == job.size;
+    if (all_train) share = share_of_process(o, job);
+    const ProcessShare& own = division[size_t(job.rank)];
+    double seconds = 0;
+    if (own.sequences) try {
+            o.batch = own.micro_batch;
+            TimedModel<Real> model(o, config, pad, share, tunes);
+            seconds = step_seconds<Real>(o, model.g, *model.optimizer, nullptr, own.micro_steps(),
+                                         all_train ? &job : nullptr);
+        } catch (const DeviceLost&) {
+            throw;
+        } catch (const Error&) {
+            if (all_train) throw;
+            seconds = INFINITY;
+        }
+    return std::ranges::max(job.gather(seconds));
+}
+
+// The division that suits these processes: see agree_on_division().
+template <class Real>
+Division find_division(const Options& o, const ModelConfig& config, const Start& start, LaunchPad* pad,
+                       Communicator& job, bool tunes) {
+    const auto sequence = [&](const std::function<double(double)>& longest) {
+        TimedModel<Real> model(o, config, pad, share_of_process(o, job), tunes);
+        return seconds_of_sequence(o, model.g, *model.optimizer, longest);
+    };
+    const auto step = [&](const Division& d) {
+        return division_seconds<Real>(o, config, pad, d, job, tunes);
+    };
+    return agree_on_division(o, start, pad, {sequence, step}, job);
 }
 
 // Prints a note if other programs had CPUs that the steps since `before` could have used.
