@@ -235,27 +235,6 @@ static void expect_loss(const Loss& loss) {
     expect_no_shared_files();
 }
 
-// Its part lies in memory next to its cores, on computers with several processors.
-TEST(Communicator, EachRankReservesItsOwnPartOfSharedMemory) {
-    const size_t bytes = 3 << 20;
-    SharedMemory memory;
-    memory.create();
-    memory.resize(bytes, "a test");
-    memory.map(bytes, "a test");
-    const auto reserved = [&] {
-        struct stat status = {};
-        fstat(memory.file, &status);
-        return size_t(status.st_blocks) * 512;
-    };
-    ASSERT_EQ(reserved(), 0u);
-    memory.reserve(1, 3, "a test");
-    EXPECT_EQ(reserved(), bytes / 3);
-    memset(memory.address + bytes / 3, 1, bytes / 3);  // what is reserved takes no more
-    EXPECT_EQ(reserved(), bytes / 3);
-    for (const int rank : {0, 2}) memory.reserve(rank, 3, "a test");
-    EXPECT_EQ(reserved(), bytes);
-}
-
 TEST(Communicator, RankThatThrowsEndsTheJob) {
     NEED_MPI();
     for (const char* wait : {"node", "gather", "exchange"})
@@ -301,6 +280,27 @@ TEST(Communicator, RankThatHangsEndsTheJobAfterTheTimeout) {
 }
 
 #ifndef _WIN32
+// Its part lies in memory next to its cores, on computers with several processors.
+TEST(Communicator, EachRankReservesItsOwnPartOfSharedMemory) {
+    const size_t bytes = 3 << 20;
+    SharedMemory memory;
+    memory.create();
+    memory.resize(bytes, "a test");
+    memory.map(bytes, "a test");
+    const auto reserved = [&] {
+        struct stat status = {};
+        fstat(memory.file, &status);
+        return size_t(status.st_blocks) * 512;
+    };
+    ASSERT_EQ(reserved(), 0u);
+    memory.reserve(1, 3, "a test");
+    EXPECT_EQ(reserved(), bytes / 3);
+    memset(memory.address + bytes / 3, 1, bytes / 3);  // what is reserved takes no more
+    EXPECT_EQ(reserved(), bytes / 3);
+    for (const int rank : {0, 2}) memory.reserve(rank, 3, "a test");
+    EXPECT_EQ(reserved(), bytes);
+}
+
 // Rank 0 watches a rank that connects to it, while this process can open no file for so many seconds.
 static void watch_without_descriptors(double seconds) {
     Watch first({.rank = 0, .hosts = {"a", "b"}, .machines = {0, 0}});
