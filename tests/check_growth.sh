@@ -13,5 +13,5 @@ check() {
 }
 check 45134 llmc shaders
 check 6436 dev
-check 32015 tests
+check 32046 tests
 exit $bad

@@ -176,6 +176,14 @@ TEST(Communicator, Jobs) {
     expect_no_shared_files();
 }
 
+// GPU ranks sum on the CPU, too: eight with all cores each would be slower than one.
+TEST(Communicator, RanksShareTheCores) {
+    NEED_MPI();
+    const JobOptions unbound = {.variable = "OMPI_MCA_hwloc_base_binding_policy=none"};
+    for (const char* last : {"0", "cpu"})
+        for (const int processes : {2, 3}) expect_done(run_job(processes, {"cores", last}, unbound));
+}
+
 TEST(Communicator, EmulatedNodes) {
     NEED_MPI();
     const JobOptions two = {.variable = "RANKS_PER_NODE=2"}, one = {.variable = "RANKS_PER_NODE=1"};

@@ -145,6 +145,13 @@ TEST_F(Distributed, ThePlanCountsAllProcesses) {
     ASSERT_EQ(two.status, 0) << two.err;
     EXPECT_TRUE(contains(two.out, ", exchange 0."));
     EXPECT_TRUE(contains(two.out, ", samples 0."));
+    // between machines, also what the sums of the others come to: half of the parameters from each of two
+    const auto exchange = [&](const char* ranks_per_node) {
+        const ProgramResult planned = plan(2, {"-e", "d6", "--ranks-per-node", ranks_per_node});
+        const size_t at = planned.out.find(", exchange ");
+        return at == std::string::npos ? NAN : std::stod(planned.out.substr(at + 11));
+    };
+    EXPECT_NEAR(exchange("1") / exchange("2"), 2, 0.02);
     // A third of the memory for the activations, 460 MiB per sequence, fits in one process, and not in six.
     const std::string free = two.out.substr(two.out.find("free memory on this machine: ") + 29);
     const int third = int(std::stod(free) * 1024 / 3);  // MiB
