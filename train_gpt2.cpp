@@ -112,17 +112,6 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, co
     return peak;
 }
 
-static OptimizerOptions optimizer_options(const Options& o) {
-    return {.master_weights = o.master_weights,
-            .beta1 = o.beta1,
-            .beta2 = o.beta2,
-            .epsilon = o.epsilon,
-            .weight_decay = o.weight_decay,
-            .momentum = o.momentum,
-            .muon_rate_over_adamw_rate = o.muon_rate_over_adamw_rate(),
-            .offload = o.offloads_optimizer()};
-}
-
 // Loads parameters and moments.
 template <class Real>
 static void load(const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer, Communicator& job) {
@@ -250,6 +239,12 @@ static int train(Options o, RunInputs& inputs, LaunchPad* pad, Communicator& job
     check_same_inputs(inputs, job);
     const double peak = plan<Real>(o, inputs, pad, memory);
     if (o.plans_memory_only()) return 0;
+    if (!is_divided_before)
+        inputs.division = find_division<Real>(o, inputs.config, inputs.start, pad, job, true);
+    if (std::ranges::count(members_of(inputs.division), false) && !is_divided_before) {
+        note_devices(o, pad, job);
+        throw SmallerJob{o, inputs.division};
+    }
     GPT2<Real> g(inputs.config, pad);
     g.dropout = o.dropout;
     gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
@@ -257,19 +252,12 @@ static int train(Options o, RunInputs& inputs, LaunchPad* pad, Communicator& job
     if (pad) pad->commit(true);  // a driver may allocate more of the host's memory than it can lock
     read_checkpoint(inputs.start.resumed && verify == Verify::when_read,
                     [&] { job.agree([&] { load(inputs, g, optimizer, job); }); });
-    if (!is_divided_before)
-        inputs.division = agree_on_division(
-            o, inputs.start, pad,
-            [&](const auto& longest) { return seconds_of_sequence(o, g, optimizer, longest); }, job);
     note_devices(o, pad, job);
-    const std::vector<bool> members = members_of(inputs.division);
-    if (std::count(members.begin(), members.end(), true) < job.size && o.is_divided)
-        throw SmallerJob{o, inputs.division};
     if (!o.plans_only()) return run(o, inputs, g, optimizer, peak, job, lease);
     const OwnPart own = own_part(o, inputs.division, inputs.length.micro_steps);
     o.batch = own.micro_batch;
     inputs.length.micro_steps = own.micro_steps;
-    print_estimate(o, g, optimizer, inputs, peak);
+    print_estimate(o, g, optimizer, inputs, peak, job);
     return 0;
 }
 
@@ -348,7 +336,7 @@ static void refuse_long_batch(const Options& o, const TextTokens& tokens) {
 }
 
 static Options with_model(Options o, const TextRecipe& recipe) {
-    o.batch = recipe.batch;
+    if (!o.is_given(o.batch) || !o.batch) o.batch = recipe.batch;  // unlike processes may have their own
     o.sequence = recipe.shape.sequence;
     o.sources.choose(o.dropout, recipe.dropout);
     o.sources.choose(o.optimizer, finetunes(o) ? OptimizerKind::adamw : OptimizerKind::muon);
@@ -367,29 +355,31 @@ static void foresee_kernels(Options o, LaunchPad* pad, Communicator& job,
     }
 }
 
-// The time of a step of a new model; infinite if it does not fit in memory. A candidate's GEMMs are not
-// tuned, which takes seconds, and it has no dropout but a given one, since the passes over the text follow
-// from its time.
+// The time of a step of a new model, in all processes at once; infinite if it does not fit in memory. A
+// candidate's GEMMs are not tuned, which takes seconds, and it has no dropout but a given one, since the
+// passes over the text follow from its time.
 template <class Real>
 static double time_step(const Options& options, LaunchPad* pad, Communicator& job, TextRecipe recipe,
                         bool is_candidate) {
     if (is_candidate) recipe.dropout = 0;
-    const Options o = with_model(options, recipe);
+    Options o = with_model(options, recipe);
     const ModelConfig config = config_of(recipe);
-    if (!memory_check<Real>(o, config, pad, job).fits_here(shape_of(o)))
-        return std::numeric_limits<double>::infinity();
-    GPT2<Real> g(config, pad);
-    g.dropout = o.dropout;
-    gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
-    if (pad && is_candidate) pad->skip_tuning();
-    Optimizer<Real> optimizer(config, g.memory, optimizer_options(o), share_of_process(o, job));
-    initialize_parameters(config, o.seed, parameter_writer(g, &optimizer));
-    std::optional<Mixture> no_data;
-    // At least one: a given -d may be less than a batch, or no multiple of it, which check_batch() refuses.
-    // What unlike processes add to this one is not known yet.
-    const int processes = o.is_divided ? 1 : o.num_processes;
-    const int micro_steps = std::max(1, recipe.shape.tokens_per_step / (o.batch * o.sequence * processes));
-    const double seconds = micro_steps * mean_step_seconds(o, g, optimizer, no_data, 1);
+    int64_t too_large = !memory_check<Real>(o, config, pad, job).fits_here(shape_of(o));
+    job.all_reduce_max(&too_large, 1);
+    if (too_large) return std::numeric_limits<double>::infinity();
+    o.total_batch = recipe.shape.tokens_per_step;
+    Division division;
+    if (o.is_divided) {
+        division = find_division<Real>(o, config, {}, pad, job, !is_candidate);
+        share_cores(o, members_of(division), job);
+    } else {
+        // At least one: a given -d may be less than a batch, or no multiple of it, which check_batch()
+        // refuses.
+        const int micro_steps = std::max(1, o.total_batch / (o.batch * o.sequence * o.num_processes));
+        division.resize(size_t(job.size), {"", micro_steps * o.batch, o.batch});
+    }
+    const double seconds = division_seconds<Real>(o, config, pad, division, job, !is_candidate);
+    if (o.is_divided) share_cores(o, std::vector<bool>(division.size(), true), job);
     print_line(stdout, "measured: %s%s: %.4g ms per step", describe_shape(recipe).c_str(),
                is_candidate ? "" : ", as they will be trained", 1e3 * seconds);
     return seconds;
@@ -401,35 +391,40 @@ static double assumed_rate(const Options& o, const LaunchPad* pad) {
     return is_gpu ? 1e13 : 3e10 * omp_get_max_threads();
 }
 
-// What the first process chooses for a text, in all processes. Of each shape, one model is timed.
+// What the first process chooses for a text, in all processes, which time its models together. Of each shape,
+// one model is timed.
 static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, LaunchPad* pad,
                                 std::map<std::string, double>& times, Communicator& job) {
-    TextRecipe recipe;
-    const auto time = [&](const TextRecipe& r, bool is_candidate) {
+    struct Next {
+        TextRecipe recipe = {};
+        enum { candidate, chosen, final } kind = candidate;
+    };
+    int64_t is_tuned = pad && pad->device().is_gpu();
+    job.all_reduce_max(&is_tuned, 1);
+    Next next;
+    const auto time_in_all = [&](const Next& of_first) {
+        next = of_first;
+        job.broadcast(&next, sizeof next, 0);
+        if (next.kind == Next::final) return 0.0;
         return with_precision(stored_type_name(o.precision), [&]<class Real>(Real) {
-            return time_step<Real>(o, pad, job, r, is_candidate);
+            return time_step<Real>(o, pad, job, next.recipe, next.kind == Next::candidate);
         });
     };
-    job.agree([&] {
-        if (job.rank > 0) return;
-        if (pad && times.empty() && !o.plans_memory_only())
-            with_precision(stored_type_name(o.precision), [&]<class Real>(Real) {
-                foresee_kernels<Real>(o, pad, job, candidates_of(o, tokens, pad));
-            });
-        recipe = choose_recipe(o, tokens, pad, [&](const TextRecipe& candidate) {
-            double& seconds = times[describe_shape(candidate)];
-            if (o.plans_memory_only())  // of a device that need not be there
-                seconds = 6 * candidate.parameters * candidate.shape.tokens_per_step / assumed_rate(o, pad);
-            if (seconds == 0) seconds = time(candidate, true);
-            return seconds;
-        });
-        const bool is_tuned = pad && pad->device().is_gpu();
-        const bool is_timed = recipe.step_seconds > 0 && std::isfinite(recipe.step_seconds);
-        if (o.plans_only() || !is_timed || !(is_tuned || recipe.dropout > 0)) return;
-        recipe.step_seconds = time(recipe, false);
-        recipe = recount(o, tokens, pad, recipe);
+    while (job.rank > 0 && next.kind != Next::final) time_in_all({});
+    if (job.rank > 0) return next.recipe;
+    TextRecipe recipe = choose_recipe(o, tokens, pad, [&](const TextRecipe& candidate) {
+        double& seconds = times[describe_shape(candidate)];
+        if (o.plans_memory_only())  // of a device that need not be there
+            seconds = 6 * candidate.parameters * candidate.shape.tokens_per_step / assumed_rate(o, pad);
+        if (seconds == 0) seconds = time_in_all({candidate});
+        return seconds;
     });
-    job.broadcast(&recipe, sizeof recipe, 0);
+    const bool is_timed = recipe.step_seconds > 0 && std::isfinite(recipe.step_seconds);
+    if (!o.plans_only() && is_timed && (is_tuned || recipe.dropout > 0)) {
+        recipe.step_seconds = time_in_all({recipe, Next::chosen});
+        recipe = recount(o, tokens, pad, recipe);
+    }
+    time_in_all({recipe, Next::final});
     return recipe;
 }
 
@@ -470,6 +465,10 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
         texts = find_texts(o);
         tokens = plan_tokens(o, texts);
     });
+    if (pad && !o.plans_memory_only())
+        with_precision(stored_type_name(o.precision), [&]<class Real>(Real) {
+            foresee_kernels<Real>(o, pad, job, candidates_of(o, tokens, pad));
+        });
     std::map<std::string, double> times;
     TextRecipe recipe = agreed_recipe(o, tokens, pad, times, job);
     Options planned;
@@ -504,7 +503,10 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
     });
     job.agree([&] {
         tokens = find_tokens(o, tokens);
-        recipe = recount(o, tokens, pad, recipe);
+        if (job.rank == 0) recipe = recount(o, tokens, pad, recipe);
+    });
+    job.broadcast(&recipe, sizeof recipe, 0);  // unlike processes may count otherwise
+    job.agree([&] {
         o = chosen_for(tokens, recipe, o);
         o.notes.push_back(describe(o, tokens, recipe));
     });

@@ -31,12 +31,13 @@ endif()
 if(MPI_CXX_FOUND AND NOT SANITIZE)
   set(machines ${PROJECT_SOURCE_DIR}/dev/two_machines.sh -b ${CMAKE_CURRENT_BINARY_DIR})
   add_test(NAME two_machines COMMAND ${machines} 10gbit -- -x 3)
+  add_test(NAME four_machines COMMAND ${machines} -m 4 10gbit -- -x 3)
   add_test(NAME machine_that_dies COMMAND ${machines} -f kill 10gbit)
   add_test(NAME machine_that_hangs COMMAND ${machines} -f stop 10gbit -- --timeout 0.3)
   add_test(NAME machine_without_power COMMAND ${machines} -f down 10gbit)
-  set_tests_properties(two_machines machine_that_dies machine_that_hangs machine_without_power PROPERTIES
-    TIMEOUT 300 SKIP_RETURN_CODE 77)
-  set_tests_properties(machine_that_hangs machine_without_power PROPERTIES LABELS check)
+  set_tests_properties(two_machines four_machines machine_that_dies machine_that_hangs machine_without_power
+    PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+  set_tests_properties(four_machines machine_that_hangs machine_without_power PROPERTIES LABELS check)
 endif()
 if(NOT SANITIZE)  # where it would compile the same
   add_test(NAME macos COMMAND ${PROJECT_SOURCE_DIR}/tests/compile_for_macos.sh ${PROJECT_SOURCE_DIR}

@@ -1,7 +1,9 @@
 // Started by communicator_test under mpirun: communicator_program SCENARIO [ARGUMENT]. Rank 0 prints results;
 // a failed check ends the job with a line. The variable RANKS_PER_NODE is the argument of form_nodes().
+#include <omp.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +17,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/os.h"
 #include "llmc/distributed/communicator.h"
+#include "llmc/run/processes.h"
 
 static void expect(bool condition, const char* what) {
     if (!condition) fail("failed: %s", what);
@@ -252,6 +255,18 @@ static void space(Communicator& c, const std::string& mib) {
     }
 }
 
+// The last rank has this device, the others a GPU each: its number of threads.
+static void cores(Communicator& c, const std::string& last) {
+    unsetenv("OMP_NUM_THREADS");
+    Options o;
+    o.device = c.rank + 1 == c.size ? last : "0";
+    device_of_process(o, c);
+    const int all = std::min(omp_get_num_procs(), cpu_quota());
+    const int others = last == "cpu" ? 1 : std::max(1, all / c.size);
+    const int want = last == "cpu" && o.device == "cpu" ? std::max(1, all - (c.size - 1)) : others;
+    if (omp_get_num_procs() == online_cpus()) EXPECT(omp_get_max_threads() == want);
+}
+
 int main(int argc, char** argv) {
     const std::map<std::string, void (*)(Communicator&, const std::string&)> scenarios = {
         {"ranks", ranks},
@@ -260,7 +275,8 @@ int main(int argc, char** argv) {
         {"loss", loss},
         {"busy", busy},
         {"space", space},
-        {"slow", slow}};
+        {"slow", slow},
+        {"cores", cores}};
     prepare_standard_streams();
     try {
         const auto communicator = join_job();

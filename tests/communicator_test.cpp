@@ -3,14 +3,21 @@
 
 #include <gtest/gtest.h>
 
+#ifndef _WIN32
+#include <sys/resource.h>
+#include <sys/stat.h>
+#endif
+
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
 #include "llmc/base/clock.h"
 #include "llmc/base/os.h"
 #include "llmc/distributed/transport.h"
+#include "llmc/distributed/watch.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
@@ -169,6 +176,14 @@ TEST(Communicator, Jobs) {
     expect_no_shared_files();
 }
 
+// GPU ranks sum on the CPU, too: eight with all cores each would be slower than one.
+TEST(Communicator, RanksShareTheCores) {
+    NEED_MPI();
+    const JobOptions unbound = {.variable = "OMPI_MCA_hwloc_base_binding_policy=none"};
+    for (const char* last : {"0", "cpu"})
+        for (const int processes : {2, 3}) expect_done(run_job(processes, {"cores", last}, unbound));
+}
+
 TEST(Communicator, EmulatedNodes) {
     NEED_MPI();
     const JobOptions two = {.variable = "RANKS_PER_NODE=2"}, one = {.variable = "RANKS_PER_NODE=1"};
@@ -271,6 +286,71 @@ TEST(Communicator, RankThatHangsEndsTheJobAfterTheTimeout) {
             << result.err;
     }
 }
+
+#ifndef _WIN32
+// Its part lies in memory next to its cores, on computers with several processors.
+TEST(Communicator, EachRankReservesItsOwnPartOfSharedMemory) {
+    const size_t bytes = 3 << 20;
+    SharedMemory memory;
+    memory.create();
+    memory.resize(bytes, "a test");
+    memory.map(bytes, "a test");
+    const auto reserved = [&] {
+        struct stat status = {};
+        fstat(memory.file, &status);
+        return size_t(status.st_blocks) * 512;
+    };
+    ASSERT_EQ(reserved(), 0u);
+    memory.reserve(1, 3, "a test");
+    EXPECT_EQ(reserved(), bytes / 3);
+    memset(memory.address + bytes / 3, 1, bytes / 3);  // what is reserved takes no more
+    EXPECT_EQ(reserved(), bytes / 3);
+    for (const int rank : {0, 2}) memory.reserve(rank, 3, "a test");
+    EXPECT_EQ(reserved(), bytes);
+}
+
+// Rank 0 watches a rank that connects to it, while this process can open no file for so many seconds.
+static void watch_without_descriptors(double seconds) {
+    Watch first({.rank = 0, .hosts = {"a", "b"}, .machines = {0, 0}});
+    Watch second({.rank = 1, .hosts = {"a", "b"}, .machines = {0, 0}});
+    const std::string address = first.listen();
+    bool connected = false;
+    std::thread connects([&] { connected = second.connect(address); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    rlimit before = {};
+    getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit none = {3, before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+    std::thread allows([&] {
+        std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+        setrlimit(RLIMIT_NOFILE, &before);
+    });
+    const std::string error = message_of([&] { first.accept_all(); });
+    connects.join();
+    allows.join();
+    EXPECT_EQ(connected, error.empty());
+    if (!error.empty()) throw Error(error);
+}
+
+TEST(Communicator, ConnectionsThatCannotBeAcceptedForAMomentAreTriedAgain) {
+    EXPECT_EQ(message_of([] { watch_without_descriptors(0.7); }), "");
+}
+
+TEST(Communicator, ConnectionsThatCannotBeAcceptedEndTheJobSoon) {
+    const double start = now();
+    EXPECT_EQ(message_of([] { watch_without_descriptors(4); }),
+              "cannot accept connections of other ranks: Too many open files");
+    EXPECT_LT(now() - start, 10);
+}
+
+// Nobody watches it then.
+TEST(Communicator, ARankWithoutConnectionRunsOn) {
+    Watch watch({.rank = 1, .hosts = {"a", "b"}, .machines = {0, 0}});
+    EXPECT_FALSE(watch.connect("1 2 3 127.0.0.1"));
+    watch.start();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+}
+#endif
 
 // A rank that reads a file makes progress, however long it takes.
 TEST(Communicator, RankThatReadsFilesIsWaitedFor) {

@@ -136,6 +136,13 @@ TEST_F(Distributed, ThePlanCountsAllProcesses) {
     const std::string two = output_of(plan(2, {"-g", "5", "-s", "10"}));
     EXPECT_TRUE(contains(two, ", exchange 0."));
     EXPECT_TRUE(contains(two, ", samples 0."));
+    // between machines, also what the sums of the others come to: half of the parameters from each of two
+    const auto exchange = [&](const char* ranks_per_node) {
+        const std::string planned = output_of(plan(2, {"-e", "d6", "--ranks-per-node", ranks_per_node}));
+        const size_t at = planned.find(", exchange ");
+        return at == std::string::npos ? NAN : std::stod(planned.substr(at + 11));
+    };
+    EXPECT_NEAR(exchange("1") / exchange("2"), 2, 0.02);
     // A third of the memory for the activations, 460 MiB per sequence, fits in one process, and not in six.
     const std::string free = two.substr(two.find("free memory on this machine: ") + 29);
     const int third = int(std::stod(free) * 1024 / 3);  // MiB

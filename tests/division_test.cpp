@@ -55,6 +55,24 @@ TEST(division, ends_as_soon_as_any_other) {
         }
 }
 
+// One that is 100 times as slow helps with 200 sequences, and holds up 12.
+TEST(division, leaves_out_who_holds_up_the_others) {
+    using Members = std::vector<bool>;
+    const auto members = [](int sequences, const std::vector<double>& speeds) {
+        std::vector<ProcessSpeed> processes(speeds.size(), {"device", 1 << 20});
+        std::vector<double> seconds;
+        for (const double speed : speeds) seconds.push_back(1 / speed);
+        return worth_having(sequences, processes, seconds);
+    };
+    EXPECT_EQ(members(12, {1, 1}), (Members{true, true}));
+    EXPECT_EQ(members(12, {1, 3}), (Members{true, true}));
+    EXPECT_EQ(members(12, {1, 100}), (Members{false, true}));
+    EXPECT_EQ(members(12, {100, 1}), (Members{true, false}));
+    EXPECT_EQ(members(200, {1, 100}), (Members{true, true}));
+    EXPECT_EQ(members(12, {50, 1, 100}), (Members{true, false, true}));
+    EXPECT_EQ(members(1, {1, 1, 1}), (Members{true, false, false}));
+}
+
 TEST(division, of_other_processes_does_not_fit) {
     const Division division = {{"a", 3, 3}, {"b", 4, 2}};
     EXPECT_TRUE(fits(division, 7, {{"a", 3}, {"b", 8}}));

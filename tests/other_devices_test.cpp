@@ -337,6 +337,31 @@ TEST_F(OtherDevices, VariablesThatHideNothingAreNoted) {
     EXPECT_TRUE(noted("CUDA_VISIBLE_DEVICES", with(job, plan)));
 }
 
+// srun --gpus-per-task=1: each process sees one GPU, as device 0.
+TEST_F(OtherDevices, ProcessesOfAMachineTakeTheOneGpuThatEachSees) {
+    if (run_program({"env", "mpirun", "--version"}).status != 0 || !built_with_mpi())
+        GTEST_SKIP() << "no mpirun, or a build without MPI";
+    const auto plan = [&](const std::string& second_bus) {
+        Words job = {"mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"};
+        for (const std::string& bus : {std::string("3"), second_bus}) {
+            if (job.back() != "none") job.push_back(":");
+            job = with(job, {"-np", "1", "env", "VULKAN_DEVICE=pci:" + bus, program, "-e", tiny, "-i",
+                             data.train, "-t", "16", "-s", "0", "--dry-run=memory"});
+        }
+        return run_program(job);
+    };
+    imitate("pci:3");
+    const ProgramResult taken = plan("4");
+    expect_ok(taken, "processes: 2", "batch: 1 x 8 x 16 ");  // equal devices
+    EXPECT_EQ(taken.out.find("device: CPU"), std::string::npos) << taken.out;
+    const ProgramResult same = plan("3");
+    EXPECT_NE(same.status, 0);
+    EXPECT_TRUE(contains(same.err,
+                         "--device auto: 2 processes on a machine with 1 GPU: start one process per "
+                         "GPU, or name the device that all of them use with --device, such as "
+                         "--device 0"));
+}
+
 // Sizes of subgroups that lavapipe does not have are those that it is asked for and ignores.
 TEST_F(OtherDevices, SmallDevicesTrainAsTheCpu) {
     const std::vector<double> cpu = train("cpu", {"-x", "3"}, "cpu");

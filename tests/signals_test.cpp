@@ -360,6 +360,17 @@ TEST_F(Signals, WhatTheParentIgnoresStaysIgnored) {
     }
 }
 
+// As timeout does, which signals a program and its group.
+TEST_F(Signals, TheSameSignalAtOnceAgainSavesAndEnds) {
+    const std::string script =
+        "\"$@\" & pid=$!; until grep -q 'step   20/' \"$0\" || ! kill -0 $pid; do sleep 0.01; done; "
+        "for i in 1 2 3; do kill -INT $pid; done; wait $pid";
+    const Words shell = {"bash", "-c", "set -m; " + script,   data / "log",
+                         "bash", "-c", "exec \"$@\" >\"$0\"", data / "log"};
+    const ProgramResult stopped = run_program(with(shell, command(data, run)));
+    expect_saved(stopped.status, read_whole_file(data / "log") + stopped.err, SIGINT, "SIGINT");
+}
+
 // The run is busy with a long micro-batch when both arrive: only the second one ends it at once.
 TEST_F(Signals, ASecondSigintEndsAtOnce) {
     const std::string script =

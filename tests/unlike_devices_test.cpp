@@ -194,6 +194,42 @@ static const Words slowly = {"bash", "-c", R"(
     (while kill -STOP $p; do sleep 0.4; kill -CONT $p; sleep 0.02; done) 2>/dev/null &
     wait $p)"};
 
+// Time per step that is predicted for a text, over the time that it takes.
+static double predicted_over_measured(const ProgramResult& result) {
+    EXPECT_EQ(result.status, 0) << result.err << result.out;
+    const auto number_after = [&](const char* text, size_t until = std::string::npos) {
+        const size_t at = result.out.rfind(text, until);
+        return at == std::string::npos ? NAN : std::stod(result.out.substr(at + strlen(text)));
+    };
+    return number_after(" tokens: ", result.out.rfind(" ms per step")) /
+           number_after("total average iteration time: ");
+}
+
+// A process that times its steps alone knows neither the others' speed, nor their exchange, nor who is left
+// out.
+TEST_F(UnlikeDevices, StepsOfATextAreTimedInAllProcesses) {
+    std::string text;
+    for (int i = 0; i < 3000; i++) text += format_string("%d is odd. ", 2 * i * i + 1);
+    write_whole_file(folder("text"), {text});
+    const Words train_on_text = with({program, "--text", folder("text"), "-o", folder("timed")},
+                                     words_of("-e custom:layers=2,heads=2,channels=32 -t 32 -s 0 -v 0 "
+                                              "--threads 1 --device cpu --minutes 0.08"));
+    const auto train_both = [&](const Member& first, const Member& second) {
+        const Words one = with(with(with({"-np", "1"}, first.wrapper), train_on_text), first.options);
+        const Words two = with(with(with({":", "-np", "1"}, second.wrapper), train_on_text), second.options);
+        return run_program(with(with(launcher, one), two));
+    };
+    for (const std::string ranks : {"2", "1", "left out"}) {
+        const Words options = ranks == "left out" ? Words() : Words{"--ranks-per-node", ranks};
+        const ProgramResult result = ranks == "left out" ? train_both({{"-b", "3"}, slowly}, {{"-b", "6"}})
+                                                         : train_both({options}, {options, slowly});
+        const double ratio = predicted_over_measured(result);
+        EXPECT_GT(ratio, 0.25) << ranks << result.out;
+        EXPECT_LT(ratio, 4) << ranks << result.out;
+        EXPECT_EQ(result.out.find("left out") != std::string::npos, ranks == "left out") << result.out;
+    }
+}
+
 // Standard output is a socket there, which cannot be opened a second time.
 static const Words into_socket = {"python3", "-c", R"(
 import socket, subprocess, sys
@@ -213,6 +249,17 @@ TEST_F(UnlikeDevices, WhoCostsMoreThanHeBringsIsLeftOut) {
         contains(result.out, "division of a step: 0 sequences on cpu, 1 thread, which is left out; 7 on"));
     expect_near(with_validations(result.out), train_one(7, step_of(7)));
     EXPECT_FALSE(file_exists(folder("left") + format_string("/state_%08d_00001.bin", STEPS)));
+}
+
+// It computes two of 40 sequences as fast as the other one the rest, but its update and its part of the
+// exchange take twenty times as long.
+TEST_F(UnlikeDevices, WhoseExchangeCostsMoreThanHeBringsIsLeftOut) {
+    const ProgramResult result =
+        start_each({{{"-b", "40"}}, {{"-b", "10"}, slowly}}, with(step_of(40), {"-v", "0"}), "left");
+    EXPECT_EQ(result.status, 0) << result.err << result.out;
+    EXPECT_TRUE(contains(result.out,
+                         "division of a step: 40 sequences on cpu, 1 thread (micro-batches of 40); 0 "
+                         "on cpu, 1 thread, which is left out"));
 }
 
 // A launcher may signal all processes; then the one that trains gets the signal twice.
@@ -349,6 +396,25 @@ TEST_F(Devices, EndWithTheirProgram) {
                                               " -y 1 --devices cpu,cpu resumes from here"))
             << stopped.err;
         EXPECT_TRUE(contains(stopped.out, "wrote checkpoint")) << stopped.err;
+        std::filesystem::remove_all(folder("devices"));
+    }
+}
+
+// Signals of one request: from timeout to the program and its group, or from somebody to all processes.
+TEST_F(Devices, TakeSignalsThatComeAtOnceAsOne) {
+    for (const std::string whom : {"$job $job $job", "$job $(pgrep -f \"^$PROGRAM .*$OUTPUT\")"}) {
+        const std::string script = R"(
+        "$@" & job=$!
+        until grep -q '^s:9 ' "$OUTPUT/main.log" 2>/dev/null; do sleep 0.1; done
+        for process in )" + whom + R"(; do kill -INT $process; done
+        wait $job)";
+        const ProgramResult stopped =
+            run_program(with({"env", "OUTPUT=" + folder("devices"), "PROGRAM=" + program, "bash", "-c",
+                              script, "job", "env", "--default-signal=INT"},
+                             command("cpu,cpu", {"-x", "1000000"})));
+        EXPECT_EQ(stopped.status, 130) << whom << stopped.err;
+        EXPECT_TRUE(contains(stopped.out, "stopped by SIGINT")) << whom << stopped.err;
+        EXPECT_TRUE(contains(stopped.out, "wrote checkpoint")) << whom << stopped.err;
         std::filesystem::remove_all(folder("devices"));
     }
 }

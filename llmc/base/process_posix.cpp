@@ -167,15 +167,13 @@ int run_instead(const std::vector<std::string>& argv,
     };
     pass(0);
     child = start_in_group(argv, pipe[0]);
+    at_second_stop_signal([](int) { kill(-child, SIGTERM); });
     const pid_t survivor = fork();
     if (survivor == 0) outlive(life, child, pipe[1]);
     int status = 0, passed = 0;
     pid_t ended;
     while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
-        if (!passed && (passed = stop_signal())) {
-            pass(passed);
-            for (const int again : {SIGINT, SIGTERM}) signal(again, [](int) { kill(-child, SIGTERM); });
-        }
+        if (!passed && (passed = stop_signal())) pass(passed);
         if (take_save_request()) pass(SIGUSR1);
         if (suspends) {  // by Ctrl-Z, until fg or bg
             kill(child, SIGTSTP);

@@ -11,8 +11,11 @@
 
 // From now on, SIGINT, SIGTERM, SIGHUP, SIGXCPU (CPU time used up), SIGUSR2 (schedulers send it before they
 // kill a job) and SIGPIPE (nobody reads the output any more) ask the run to stop cleanly. After SIGINT or
-// SIGTERM, a second one of these two kills the program.
+// SIGTERM, a second one of these two kills the program, unless it comes at once.
 void catch_stop_signals();
+
+// What that second one does instead, in a signal handler. Not on Windows.
+void at_second_stop_signal(void (*action)(int number));
 
 // The same for SIGINT, SIGTERM, SIGHUP and SIGXCPU alone.
 void catch_interrupts();

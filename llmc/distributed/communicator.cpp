@@ -153,10 +153,14 @@ void Communicator::watch_ranks() {
     auto watch = std::make_unique<Watch>(ranks);
     const std::string address = gather(rank == 0 ? watch->listen() : "").front();
     bool connected = true;
-    if (rank > 0)
-        connected = watch->connect(address);
-    else if (!address.empty())
-        watch->accept_all();
+    try {
+        if (rank > 0)
+            connected = watch->connect(address);
+        else if (!address.empty())
+            watch->accept_all();
+    } catch (const Error& error) {
+        abort_job(error.what());  // the others wait for their connections
+    }
     const std::vector<std::string> failed = gather(connected ? "" : "not connected");
     for (int r = 0; rank == 0 && r < size; r++)
         if (!failed[r].empty())
@@ -244,6 +248,12 @@ std::vector<std::string> Communicator::gather(const std::string& text) {
     return texts;
 }
 
+std::vector<double> Communicator::gather(double number) {
+    std::vector<double> all(static_cast<size_t>(size));
+    all_gather(&number, sizeof number, all.data());
+    return all;
+}
+
 // --- a smaller job ---
 
 // Of a process that is left out. It must not take time from the others, and its signals are for them.
@@ -321,6 +331,10 @@ void* Communicator::allocate_shared(size_t bytes, const char* what) {
     SharedMemory memory = map_shared(bytes, what);
     memory.close_file();
     return regions.emplace_back(std::move(memory)).address;
+}
+
+void Communicator::free_shared(const void* address) {
+    regions.remove_if([&](const SharedMemory& memory) { return memory.address == address; });
 }
 
 // --- the node's barrier ---

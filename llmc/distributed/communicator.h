@@ -64,6 +64,7 @@ struct Communicator {
     void all_reduce_sum(double* values, int count);  // adds in the order of ranks
     void all_reduce_max(int64_t* values, int count);
     std::vector<std::string> gather(const std::string& text);  // all ranks' texts, by rank
+    std::vector<double> gather(double number);
 
     // Runs the action in every rank. If it throws in some, throws Error with the first one's message in all
     // of them, which abort_job() prints once, with that rank. An error that concerns a single rank thus
@@ -73,8 +74,9 @@ struct Communicator {
     // Memory that the ranks of a node share: zeroed, at another address in each process, aligned to 64 KiB
     // and a multiple of it long, so that any Vulkan device can import it. Collective among all ranks of the
     // job. If a node has no space, every rank throws the same Error, which names `what`. Lives as long as
-    // the communicator.
+    // the communicator, or until free_shared(), which concerns this rank alone.
     void* allocate_shared(size_t bytes, const char* what);
+    void free_shared(const void* address);
 
     // Waits for the other ranks of this node; orders their accesses to shared memory. Takes microseconds.
     void node_barrier();

@@ -4,10 +4,16 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
 #include <numeric>
 #include <string>
+#include <thread>
 
 #include "llmc/base/error.h"
+#include "llmc/base/os.h"
 #include "llmc/distributed/transport.h"
 
 struct Requests {
@@ -175,10 +181,39 @@ static Transport number_ranks() {
     return job;
 }
 
+// Ends a process whose launcher does not answer, such as one that cannot accept connections. Between machines
+// that may take longer.
+struct LauncherWatch {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool joined = false;
+    std::thread thread{[this] {
+        const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = getenv("OMPI_COMM_WORLD_SIZE");
+        const bool is_one_machine = local && all && std::string(local) == all;
+        std::unique_lock lock(mutex);
+        if (changed.wait_for(lock, std::chrono::seconds(30), [this] { return joined; })) return;
+        fprintf(stderr, "%sthe job's launcher has not answered for 30 s\n",
+                is_one_machine ? "" : "waiting: ");
+        if (is_one_machine) end_at_once(1);
+    }};
+    ~LauncherWatch() {
+        {
+            const std::lock_guard lock(mutex);
+            joined = true;
+        }
+        changed.notify_one();
+        thread.join();
+    }
+};
+
+static int init_mpi(int& provided) {
+    const LauncherWatch watch;
+    return MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
+}
+
 Transport join_mpi(int expected) {
     int provided = 0;
-    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
-        fail("MPI_Init_thread failed");
+    if (init_mpi(provided) != MPI_SUCCESS) fail("MPI_Init_thread failed");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     Transport job = number_ranks();
     if (expected && expected != job.size)

@@ -24,7 +24,7 @@ struct Watch {
     ~Watch();
     std::string listen();
     bool connect(const std::string& address);
-    void accept_all();  // rank 0: all that come within 20 s
+    void accept_all();  // rank 0: all that come within 20 s; Error if connections cannot be accepted
     void start();
 
     // The main thread waits for other ranks during its lifetime.

@@ -28,7 +28,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/heartbeat.h"
 
-static constexpr double ACCEPT_SECONDS = 20, CONNECT_SECONDS = 3;
+static constexpr double ACCEPT_SECONDS = 20, CONNECT_SECONDS = 3, FAILING_SECONDS = 3;
 static constexpr double TICK_SECONDS = 0.5, NOTE_SECONDS = 1;
 static constexpr double SILENT_SECONDS = 6;     // a rank that sends nothing for so long is stopped
 static constexpr double SILENT_INTERVAL = 30;   // between notes to such a rank, which does not read them
@@ -234,14 +234,28 @@ bool Watch::connect(const std::string& address) {
     return false;
 }
 
+// The next connection, or -1 when nobody has come until `end`. What accept() says may pass: that a rank has
+// hung up, or that a descriptor or memory is missing. Error if it lasts.
+static int accept_one(int door, double end) {
+    for (double failing = 0; now() < end && wait_for(door, POLLIN, end - now());) {
+        const int socket = accept(door, nullptr, nullptr);
+        if (socket >= 0) return socket;
+        if (failing == 0) failing = now();
+        if (now() - failing > FAILING_SECONDS)
+            fail("cannot accept connections of other ranks: %s", strerror(errno));
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return -1;
+}
+
 void Watch::accept_all() {
     const size_t others = thread->ranks.hosts.size() - 1;
     const Greeting& own = thread->greeting;
     const double end = now() + ACCEPT_SECONDS;
-    while (thread->peers.size() < others && now() < end && wait_for(thread->door, POLLIN, end - now())) {
-        const int socket = accept(thread->door, nullptr, nullptr);
+    while (thread->peers.size() < others) {
+        const int socket = accept_one(thread->door, end);
         Greeting greeting = {};
-        if (socket < 0) continue;
+        if (socket < 0) break;
         const bool ours = receive_greeting(socket, greeting) &&
                           memcmp(greeting.token, own.token, sizeof own.token) == 0 && greeting.rank > 0 &&
                           greeting.rank <= int64_t(others) && send_greeting(socket, own);
@@ -394,7 +408,7 @@ void Watch::Thread::count_silence(double seconds) {
 // that has called the fewest functions. Another rank finds that rank 0 is silent.
 void Watch::Thread::find_laggard(double seconds) {
     if (ranks.rank > 0) {
-        if (peers[0].silent <= SILENT_SECONDS) return;
+        if (peers.empty() || peers[0].silent <= SILENT_SECONDS) return;
         laggard = 0;
         stuck = peers[0].silent;
         return;
@@ -426,7 +440,7 @@ static std::string duration(double seconds) {
 // Prints after a minute, after two, after four and so on.
 void Watch::Thread::judge_wait() {
     if (stuck < line_seconds()) next_line = line_seconds();
-    const bool rank0_silent = ranks.rank > 0 && peers[0].silent > SILENT_SECONDS;
+    const bool rank0_silent = ranks.rank > 0 && !peers.empty() && peers[0].silent > SILENT_SECONDS;
     const std::string whom = laggard < 0 ? "messages of other ranks" : name(laggard);
     if (stuck >= timeout && (ranks.rank == 0 || (rank0_silent && waits))) {
         if (ranks.rank > 1) end_after_the_line();

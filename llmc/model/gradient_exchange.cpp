@@ -99,6 +99,7 @@ void GradientExchange<Real>::allocate_gathered() {
 template <class Real>
 GradientExchange<Real>::~GradientExchange() {
     if (on_launchpad) g.pad->unregister_buffer(buffers);
+    comm.free_shared(buffers);
 }
 
 template <class Real>

@@ -158,7 +158,7 @@ void take_recipe(Options& o, const TextTokens& tokens, const TextRecipe& r) {
                                     shape.channels));
     s.choose(o.optimizer, tunes ? OptimizerKind::adamw : OptimizerKind::muon);
     const bool accumulates = shape.tokens_per_step > r.batch * shape.sequence * o.num_processes;
-    if (o.batch == 0 || accumulates) s.choose(o.total_batch, shape.tokens_per_step);
+    if (o.batch == 0 || accumulates || o.is_divided) s.choose(o.total_batch, shape.tokens_per_step);
     s.choose(o.batch, r.batch);
     s.choose(o.sequence, shape.sequence);
     if (o.epochs <= 0) s.choose(o.max_steps, r.steps);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/base/error.h"
@@ -58,6 +59,25 @@ double slowest_seconds(const Division& division, const std::vector<double>& seco
     for (const ProcessShare& share : division)
         if (share.sequences) slowest = std::max(slowest, seconds_of(share, seconds_of_sequence[member++]));
     return slowest;
+}
+
+std::vector<bool> worth_having(int sequences, const std::vector<ProcessSpeed>& processes,
+                               const std::vector<double>& seconds) {
+    std::vector<size_t> order(processes.size());
+    std::iota(order.begin(), order.end(), size_t(0));
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return seconds[i]; });
+    std::vector<bool> members(processes.size()), best;
+    std::vector<ProcessSpeed> chosen;
+    std::vector<double> of_chosen;
+    double soonest = INFINITY;
+    for (const size_t i : order) {
+        members[i] = true;
+        chosen.push_back(processes[i]);
+        of_chosen.push_back(seconds[i]);
+        const double end = slowest_seconds(divide_step(sequences, chosen, of_chosen), of_chosen);
+        if (end < soonest) soonest = end, best = members;
+    }
+    return best;
 }
 
 bool fits(const Division& division, int sequences, const std::vector<ProcessSpeed>& processes) {

@@ -43,6 +43,10 @@ Division divide_step(int sequences, const std::vector<ProcessSpeed>& processes,
 // The time of a step, relative to that of other divisions, from the seconds of the processes with sequences.
 double slowest_seconds(const Division& division, const std::vector<double>& seconds_of_sequence);
 
+// The fastest processes, by the seconds that a sequence takes each: so many that a step ends soonest.
+std::vector<bool> worth_having(int sequences, const std::vector<ProcessSpeed>& processes,
+                               const std::vector<double>& seconds);
+
 // Whether the division is one of so many sequences among these processes.
 bool fits(const Division& division, int sequences, const std::vector<ProcessSpeed>& processes);
 

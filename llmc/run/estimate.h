@@ -1,34 +1,59 @@
 // What --dry-run prints in addition to the plan: operations, and time from a few steps that change nothing.
 #pragma once
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 
 #include "llmc/base/clock.h"
 #include "llmc/base/error.h"
 #include "llmc/base/os.h"
+#include "llmc/model/gradient_exchange.h"
+#include "llmc/model/initialize.h"
 #include "llmc/model/train_step.h"
+#include "llmc/run/processes.h"
 #include "llmc/run/progress.h"
 #include "llmc/run/run_plan.h"
 #include "llmc/run/run_setup.h"
 
-// Mean seconds of a step of so many micro-batches, at a learning rate of 0, or without its update. Processes
-// that measure at once agree on the `longest` first step: then none of them compiles or loads any more.
+inline OptimizerOptions optimizer_options(const Options& o) {
+    return {.master_weights = o.master_weights,
+            .beta1 = o.beta1,
+            .beta2 = o.beta2,
+            .epsilon = o.epsilon,
+            .weight_decay = o.weight_decay,
+            .momentum = o.momentum,
+            .muon_rate_over_adamw_rate = o.muon_rate_over_adamw_rate(),
+            .offload = o.offloads_optimizer()};
+}
+
+// How steps are timed. With an exchange, all processes of the job run the same steps.
 template <class Real>
-double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
-                         std::optional<Mixture>& loader, int micro_steps, bool updates = true,
-                         const std::function<double(double)>& longest = nullptr) {
+struct TimedSteps {
+    int micro_steps = 1;
+    bool updates = true;
+    GradientExchange<Real>* exchange = nullptr;
+    std::function<double(double)> longest = nullptr;  // of the processes that measure at once; null: alone
+};
+
+// Mean seconds of a step, at a learning rate of 0, or without its update. Processes that measure at once
+// agree on the longest first step: then none of them compiles or loads any more.
+template <class Real>
+double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer, Mixture* loader,
+                         const TimedSteps<Real>& timed) {
     StepRunner<Real> runner = {
-        .g = g, .optimizer = optimizer, .B = o.batch, .T = o.sequence, .micro_steps = micro_steps};
-    if (!updates) runner.should_update = [](const StepStats&) { return false; };
+        .g = g, .optimizer = optimizer, .B = o.batch, .T = o.sequence, .micro_steps = timed.micro_steps};
+    runner.exchange = timed.exchange;
+    if (!timed.updates) runner.should_update = [](const StepStats&) { return false; };
     runner.prepare();
     if (g.pad) prepare_kernels(*g.pad);
-    const Phase phase(format_string("timing a few training steps of %d micro-batch%s", micro_steps,
-                                    micro_steps == 1 ? "" : "es"));
+    const Phase phase(format_string("timing a few training steps of %d micro-batch%s", timed.micro_steps,
+                                    timed.micro_steps == 1 ? "" : "es"));
     const auto read_batch = [&](int* in, int* out) {
         if (loader && !o.is_divided)
             return void(loader->next_batch(in, out, {o.process_rank * o.batch, o.batch}));
         for (int i = 0; i < o.batch * o.sequence; i++) in[i] = out[i] = i * 31 % g.config.vocab_size;
     };
+    const auto longest = [&](double seconds) { return timed.longest ? timed.longest(seconds) : seconds; };
     int step = 0;
     // As in training, the host looks at a step while the next one runs.
     const auto mean_of_steps = [&](int most, double seconds) {
@@ -44,11 +69,16 @@ double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optim
         return (now() - start) / steps;
     };
     const double first = mean_of_steps(1, 0);  // also touches memory
-    const double most = longest ? longest(first) : first;
-    if (most >= 60) return first;
+    double most = longest(first);
+    if (most >= 60) return timed.exchange ? most : first;
+    const auto mean_during = [&](double seconds) {
+        if (!timed.exchange) return mean_of_steps(1000, seconds);
+        const int steps = int(std::clamp(seconds / most, 1.0, 1000.0));
+        return most = longest(mean_of_steps(steps, INFINITY));
+    };
     const bool on_gpu = g.pad && g.pad->device().is_gpu();
-    if (on_gpu) mean_of_steps(1000, 0.15);  // raises the clock
-    return mean_of_steps(1000, most >= 0.2 ? 2 : longest ? 1 : on_gpu ? 0.25 : 0.5);
+    if (on_gpu || timed.exchange) mean_during(0.15);  // raises the clock; the first step was no measure
+    return mean_during(most >= 0.2 ? 2 : timed.longest ? 1 : on_gpu ? 0.25 : 0.5);
 }
 
 // Of forward and backward pass, in a micro-batch as a process of a divided step may have it; changes nothing.
@@ -56,18 +86,89 @@ template <class Real>
 double seconds_of_sequence(Options o, GPT2<Real>& g, Optimizer<Real>& optimizer,
                            const std::function<double(double)>& longest) {
     o.batch = std::clamp(o.global_batch() / o.num_processes, 1, o.batch);
-    std::optional<Mixture> no_data;
-    return mean_step_seconds(o, g, optimizer, no_data, 1, false, longest) / o.batch;
+    return mean_step_seconds<Real>(o, g, optimizer, nullptr, {.updates = false, .longest = longest}) /
+           o.batch;
 }
 
-// Seconds of a step of the run. The update, which takes long with --offload, comes once in a step.
+// Seconds of a step of so many micro-batches. The update, which takes long with --offload, comes once in a
+// step. With a job, of a step of all its processes, with what they exchange. Collective then.
 template <class Real>
-double step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer, RunInputs& inputs) {
-    const int n = inputs.length.micro_steps;
-    const double one = mean_step_seconds(o, g, optimizer, inputs.loader, 1);
-    if (n == 1 || one >= 60) return one * n;
-    const double two = mean_step_seconds(o, g, optimizer, inputs.loader, 2);
-    return one + std::max(two - one, 0.0) * (n - 1);
+double step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer, Mixture* loader,
+                    int micro_steps, Communicator* job) {
+    std::optional<GradientExchange<Real>> exchange;
+    TimedSteps<Real> timed;
+    if (job && job->size > 1) {
+        timed.exchange = &exchange.emplace(g, optimizer.ownership, *job);
+        timed.longest = [job](double seconds) { return std::ranges::max(job->gather(seconds)); };
+    }
+    const auto longest = [&](double number) { return timed.longest ? timed.longest(number) : number; };
+    const double most = longest(micro_steps), one = mean_step_seconds(o, g, optimizer, loader, timed);
+    double seconds = one * most;
+    if (most > 1 && one < 60) {
+        timed.micro_steps = std::min(2, micro_steps);
+        const double two = mean_step_seconds(o, g, optimizer, loader, timed);
+        seconds = longest(one + std::max(two - one, 0.0) * (micro_steps - 1));
+    }
+    if (exchange && exchange->weights_overlap()) exchange->exchange_weights();  // they are under way
+    return seconds;
+}
+
+// A model to time, with this share of the optimizer's state. Its GEMMs are tuned, which takes seconds, or
+// not.
+template <class Real>
+struct TimedModel {
+    GPT2<Real> g;
+    std::optional<Optimizer<Real>> optimizer = {};
+
+    TimedModel(const Options& o, const ModelConfig& config, LaunchPad* pad, const OptimizerShare& share,
+               bool tunes)
+        : g(config, pad) {
+        g.dropout = o.dropout;
+        gpt2_allocate(g, o.batch, o.sequence, true, Recompute(o.recompute));
+        if (pad && !tunes) pad->skip_tuning();
+        optimizer.emplace(config, g.memory, optimizer_options(o), share);
+        initialize_parameters(config, o.seed, parameter_writer(g, &*optimizer));
+    }
+};
+
+// Seconds of a step with this division; infinite if a smaller job does not fit in memory. Collective.
+template <class Real>
+double division_seconds(Options o, const ModelConfig& config, LaunchPad* pad, const Division& division,
+                        Communicator& job, bool tunes) {
+    const std::vector<bool> members = members_of(division);
+    const auto before = members.begin() + job.rank;
+    OptimizerShare share = {int(std::count(members.begin(), before, true)),
+                            int(std::ranges::count(members, true)), o.optimizer};
+    const bool all_train = share.count == job.size;
+    if (all_train) share = share_of_process(o, job);
+    const ProcessShare& own = division[size_t(job.rank)];
+    double seconds = 0;
+    if (own.sequences) try {
+            o.batch = own.micro_batch;
+            TimedModel<Real> model(o, config, pad, share, tunes);
+            seconds = step_seconds<Real>(o, model.g, *model.optimizer, nullptr, own.micro_steps(),
+                                         all_train ? &job : nullptr);
+        } catch (const DeviceLost&) {
+            throw;
+        } catch (const Error&) {
+            if (all_train) throw;
+            seconds = INFINITY;
+        }
+    return std::ranges::max(job.gather(seconds));
+}
+
+// The division that suits these processes: see agree_on_division().
+template <class Real>
+Division find_division(const Options& o, const ModelConfig& config, const Start& start, LaunchPad* pad,
+                       Communicator& job, bool tunes) {
+    const auto sequence = [&](const std::function<double(double)>& longest) {
+        TimedModel<Real> model(o, config, pad, share_of_process(o, job), tunes);
+        return seconds_of_sequence(o, model.g, *model.optimizer, longest);
+    };
+    const auto step = [&](const Division& d) {
+        return division_seconds<Real>(o, config, pad, d, job, tunes);
+    };
+    return agree_on_division(o, start, pad, {sequence, step}, job);
 }
 
 // Prints a note if other programs had CPUs that the steps since `before` could have used.
@@ -94,7 +195,7 @@ inline void suggest_less_time(const Options& o, const LaunchPad* pad, int steps_
 // peak: flops per second, as peak_rate() measures it; 0: unknown.
 template <class Real>
 void print_estimate(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer, RunInputs& inputs,
-                    double peak) {
+                    double peak, Communicator& job) {
     const RunLength& length = inputs.length;
     const double flops = flops_per_token(g.config, o.sequence), tokens = length.tokens_per_step;
     const int steps = length.steps_left();
@@ -108,7 +209,8 @@ void print_estimate(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
     if (has_length) printf(", %.4g in total", flops * tokens * steps);
     printf("\n");
     const CpuUse before = cpu_use();
-    const double seconds = step_seconds(o, g, optimizer, inputs);
+    const double seconds =
+        step_seconds(o, g, optimizer, inputs.loader ? &*inputs.loader : nullptr, length.micro_steps, &job);
     note_other_programs(g.pad, before);
     printf("time: about %.4g s per step, %.0f tokens/s%s\n", seconds, tokens / seconds,
            has_length

@@ -275,14 +275,6 @@ void choose_step_of_all(Options& o, Communicator& job) {
     job.agree([&] { check_batch(o); });
 }
 
-// A number of each process.
-static std::vector<double> of_all(double number, Communicator& job) {
-    std::vector<double> all(size_t(job.size));
-    all[size_t(job.rank)] = number;
-    job.all_reduce_sum(all.data(), job.size);
-    return all;
-}
-
 // A division among the members of `all`, and no sequences for the others.
 static Division with_others(const Division& of_members, Division all) {
     size_t member = 0;
@@ -293,45 +285,59 @@ static Division with_others(const Division& of_members, Division all) {
 
 // The division by speeds that are measured while these processes compute at once, and the others wait.
 static Division measured_division(const Options& o, const std::vector<ProcessSpeed>& all,
-                                  const std::vector<bool>& members, const MeasureSpeed& measure,
-                                  Communicator& job, double& step_seconds) {
-    const auto longest = [&](double first) { return std::ranges::max(of_all(first, job)); };
+                                  const std::vector<bool>& members, const MeasureDivision& measure,
+                                  Communicator& job, std::vector<double>& seconds) {
+    const auto longest = [&](double first) { return std::ranges::max(job.gather(first)); };
     double own = 0;
     if (members[size_t(job.rank)])
-        own = measure(longest);
+        own = measure.sequence(longest);
     else
         longest(0);
-    const std::vector<double> seconds = of_all(own, job);
+    seconds = job.gather(own);
     std::vector<ProcessSpeed> processes;
     std::vector<double> of_members;
-    for (size_t i = 0; i < all.size(); i++)
-        if (members[i]) processes.push_back(all[i]), of_members.push_back(seconds[i]);
-    const Division found = divide_step(o.global_batch(), processes, of_members);
-    step_seconds = slowest_seconds(found, of_members);
     Division division;
-    for (size_t i = 0; i < all.size(); i++) division.push_back({all[i].device, members[i]});
-    return with_others(found, division);
+    for (size_t i = 0; i < all.size(); i++) {
+        division.push_back({all[i].device, members[i]});
+        if (members[i]) processes.push_back(all[i]), of_members.push_back(seconds[i]);
+    }
+    return with_others(divide_step(o.global_batch(), processes, of_members), division);
 }
 
-// Processes that share a machine's cores may cost each other more than they bring: then only the one that is
-// fastest alone, or only those with a GPU of their own, train.
+// Who may train without the others: the fastest ones, or one, and those with a GPU of their own; if all
+// share a machine's cores, each of them, since their speeds are others then.
+static std::set<std::vector<bool>> smaller_jobs(const Options& o, const std::vector<ProcessSpeed>& all,
+                                                const std::vector<bool>& on_cores,
+                                                const std::vector<double>& seconds) {
+    std::set<std::vector<bool>> jobs = {worth_having(o.global_batch(), all, seconds)};
+    const bool all_on_cores = !std::ranges::count(on_cores, false);
+    const size_t fastest = size_t(std::ranges::min_element(seconds) - seconds.begin());
+    for (size_t i = 0; i < all.size(); i++) {
+        std::vector<bool> alone(all.size());
+        alone[i] = true;
+        if (all_on_cores || i == fastest) jobs.insert(alone);
+    }
+    std::vector<bool> own_gpus = on_cores;
+    own_gpus.flip();
+    if (!all_on_cores) jobs.insert(own_gpus);
+    jobs.erase(std::vector<bool>(all.size(), true));
+    return jobs;
+}
+
+// Processes may cost each other more than they bring: by the cores that they share, or by what all exchange.
 static Division fastest_division(const Options& o, const std::vector<ProcessSpeed>& all,
-                                 const std::vector<bool>& on_cores, const MeasureSpeed& measure,
+                                 const std::vector<bool>& on_cores, const MeasureDivision& measure,
                                  Communicator& job) {
-    double best_seconds;
+    std::vector<double> seconds;
     const std::vector<bool> everybody(all.size(), true);
-    Division best = measured_division(o, all, everybody, measure, job, best_seconds);
-    const int with_cores = int(std::count(on_cores.begin(), on_cores.end(), true));
-    if (job.num_nodes > 1 || with_cores == 0) return best;
-    std::vector<std::vector<bool>> subsets;
-    if (with_cores < job.size) subsets.push_back(on_cores), subsets.back().flip();
-    for (size_t i = 0; with_cores == job.size && i < all.size(); i++)
-        subsets.emplace_back(all.size())[i] = true;
-    for (const std::vector<bool>& members : subsets) {
-        double seconds;
+    Division best = measured_division(o, all, everybody, measure, job, seconds);
+    if (job.num_nodes > 1) return best;
+    double best_seconds = 1.02 * measure.step(best);  // what brings less is left out
+    for (const std::vector<bool>& members : smaller_jobs(o, all, on_cores, seconds)) {
         share_cores(o, members, job);
         const Division division = measured_division(o, all, members, measure, job, seconds);
-        if (seconds < best_seconds) best = division, best_seconds = seconds;
+        const double of_step = measure.step(division);
+        if (of_step < best_seconds) best = division, best_seconds = of_step;
     }
     share_cores(o, everybody, job);
     return best;
@@ -348,7 +354,7 @@ static Division division_of_shares(const Options& o, const std::vector<ProcessSp
 }
 
 Division agree_on_division(const Options& o, const Start& start, const LaunchPad* pad,
-                           const MeasureSpeed& measure, Communicator& job) {
+                           const MeasureDivision& measure, Communicator& job) {
     const Division& before = start.state.division;
     if (!o.is_divided) {
         if (!before.empty())
@@ -358,12 +364,12 @@ Division agree_on_division(const Options& o, const Start& start, const LaunchPad
         return {};
     }
     const std::vector<std::string> devices = job.gather(speed_of_device(o, pad));
-    const std::vector<double> most = of_all(o.batch, job), shares = of_all(own_share(o), job);
+    const std::vector<double> most = job.gather(o.batch), shares = job.gather(own_share(o));
     std::vector<ProcessSpeed> processes;
     for (size_t i = 0; i < devices.size(); i++) processes.push_back({devices[i], int(most[i])});
     const bool has_gpu = pad && pad->device().is_gpu();
     std::vector<bool> on_cores;
-    for (const double is_on_cores : of_all(!has_gpu, job)) on_cores.push_back(is_on_cores > 0);
+    for (const double is_on_cores : job.gather(!has_gpu)) on_cores.push_back(is_on_cores > 0);
     Division division = before;
     const bool leaves_out = std::ranges::count(members_of(before), false) > 0;
     if (!fits(before, o.global_batch(), processes) || (leaves_out && job.num_nodes > 1)) {
@@ -392,7 +398,7 @@ OptimizerShare share_of_process(const Options& o, const Communicator& job) {
 }
 
 Division division_by_speed(const Division& before, const Options& o, double seconds, Communicator& job) {
-    const std::vector<double> each = of_all(seconds, job), most = of_all(o.batch, job);
+    const std::vector<double> each = job.gather(seconds), most = job.gather(o.batch);
     if (std::count(each.begin(), each.end(), 0.0)) return before;
     std::vector<ProcessSpeed> processes;
     for (const ProcessShare& share : before)

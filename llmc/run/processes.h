@@ -29,15 +29,19 @@ void compare_devices(Options& o, const LaunchPad* pad, Communicator& job);
 // Checks -d; if the devices are unlike, it is a micro-batch of each process unless it is given. Collective.
 void choose_step_of_all(Options& o, Communicator& job);
 
-// Seconds that a sequence takes here. Of the processes that measure at once, all call the argument between
-// preparation and measurement, with the seconds of a first step; it returns the longest.
-using MeasureSpeed = std::function<double(const std::function<double(double)>& longest)>;
+// Times that a division follows from. All processes call step(), and those that measure at once sequence().
+struct MeasureDivision {
+    // Seconds that a sequence takes here. Calls the argument between preparation and measurement, with the
+    // seconds of a first step; it returns the longest.
+    std::function<double(const std::function<double(double)>& longest)> sequence;
+    std::function<double(const Division&)> step;  // of a step of the job, with what its processes exchange
+};
 
 // How the processes divide a step: as a resumed run did, if they are the same, else by --share, else by the
 // seconds that a sequence takes here, as `measure` finds in all of them; processes that cost others more than
 // they bring then have no sequences. Prints the division. Collective.
 Division agree_on_division(const Options& o, const Start& start, const LaunchPad* pad,
-                           const MeasureSpeed& measure, Communicator& job);
+                           const MeasureDivision& measure, Communicator& job);
 
 // Gives this process its share of the machine's cores, if these processes of the job train. Collective.
 void share_cores(const Options& o, const std::vector<bool>& members, Communicator& job);

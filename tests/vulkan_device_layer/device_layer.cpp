@@ -20,6 +20,7 @@
 //                      crashes the compiler, hangs:HASH never ends; of the process that checks kernels
 //                      only, ends:HASH: somebody kills it, and short:HASH: the driver lacks memory
 //     twins            the device is a discrete GPU, and there are two of them
+//     pci:3            the device is a discrete GPU, of PCI bus 3
 //     import           the first memory type that host memory could be imported as is not host-visible
 //     no_import        host memory cannot be imported, though the device has the extension
 #include <sys/mman.h>
@@ -52,7 +53,7 @@ static uint32_t number_after(const std::string& prefix) {
     return at == std::string::npos ? 0 : uint32_t(atoi(&words[at + 1 + prefix.size()]));
 }
 static const uint32_t most_shared = number_after("shared:") << 10, most_pushed = number_after("pushes:"),
-                      most_allocated = number_after("allocations:") << 20;
+                      most_allocated = number_after("allocations:") << 20, pci_bus = number_after("pci:");
 
 // The next layer's functions, which are the same for all instances and devices. Looked up when these are
 // created: an instance may be gone when the function of another one is called.
@@ -103,7 +104,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL list_twice(VkInstance instance, uint32_t* 
 
 static const char* const matrices = "VK_KHR_cooperative_matrix";
 
-// The driver's, and `matrices`.
+// The driver's, and one that it has not.
 static VKAPI_ATTR VkResult VKAPI_CALL list_extensions(VkPhysicalDevice physical, const char* layer,
                                                       uint32_t* count, VkExtensionProperties* have) {
     const uint32_t room = *count;
@@ -111,7 +112,8 @@ static VKAPI_ATTR VkResult VKAPI_CALL list_extensions(VkPhysicalDevice physical,
     const VkResult result =
         next<PFN_vkEnumerateDeviceExtensionProperties>(name)(physical, layer, count, have);
     if (layer || result != VK_SUCCESS || (have && *count == room)) return result;
-    if (have) strcpy(have[*count].extensionName, matrices);
+    const char* added = pci_bus ? VK_EXT_PCI_BUS_INFO_EXTENSION_NAME : matrices;
+    if (have) strcpy(have[*count].extensionName, added);
     ++*count;
     return result;
 }
@@ -158,7 +160,11 @@ static VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice physical,
             properties, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
         v && has_word("untrusted"))
         v->driverID = VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS;
-    if (has_word("twins")) properties->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+    if (auto* v = find_in_chain<VkPhysicalDevicePCIBusInfoPropertiesEXT>(
+            properties, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT))
+        *v = {v->sType, v->pNext, 0, pci_bus, 0, 0};
+    if (has_word("twins") || pci_bus)
+        properties->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
     VkPhysicalDeviceLimits& limits = properties->properties.limits;
     if (most_shared) limits.maxComputeSharedMemorySize = most_shared;
     if (most_pushed) limits.maxPushConstantsSize = most_pushed;
@@ -422,7 +428,8 @@ static PFN_vkVoidFunction find_own(const std::string& name) {
         {"vkCreateComputePipelines", PFN_vkVoidFunction(create_pipelines), true},
         {"vkCmdBindPipeline", PFN_vkVoidFunction(bind_pipeline), has_prefix("hangs:")},
         {"vkQueueSubmit2", PFN_vkVoidFunction(submit), has_prefix("hangs:")},
-        {"vkEnumerateDeviceExtensionProperties", PFN_vkVoidFunction(list_extensions), has_word("untrusted")},
+        {"vkEnumerateDeviceExtensionProperties", PFN_vkVoidFunction(list_extensions),
+         has_word("untrusted") || pci_bus},
     };
     for (const auto& f : own)
         if (f.is_needed && name == f.name) return f.function;
