@@ -13,5 +13,5 @@ check() {
 }
 check 45079 llmc shaders
 check 6436 dev
-check 32095 tests
+check 32097 tests
 exit $bad
