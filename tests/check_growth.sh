@@ -13,5 +13,5 @@ check() {
 }
 check 45390 llmc shaders
 check 6436 dev
-check 32095 tests
+check 32098 tests
 exit $bad

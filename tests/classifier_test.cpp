@@ -116,8 +116,9 @@ static void check(const Shape& shape, const ClassifierCase<Real>& c) {
         const std::vector<float> got = logits.values();
         if (shape.V > 1) expect_rounded<Real>(pad, "gradients", got, c.gradients);
         for (size_t i = 0; i < got.size(); i++)  // of padding, and of rows that do not count
-            if (int(i % shape.Vp) >= shape.V || unsigned(c.targets[i / shape.Vp]) >= unsigned(shape.V))
+            if (int(i % shape.Vp) >= shape.V || unsigned(c.targets[i / shape.Vp]) >= unsigned(shape.V)) {
                 ASSERT_EQ(got[i], 0.0f) << i;
+            }
     });
 }
 

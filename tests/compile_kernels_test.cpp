@@ -66,8 +66,9 @@ TEST_P(compile_kernels, default_kernels_compile_without_spills) {
     EXPECT_TRUE(contains(result.out, "kernel,constants,default,registers,spills"));
     for (const char* precision : {"fp32", "bf16", "fp16"})
         EXPECT_TRUE(contains(result.out, std::string("\nattention_backward2_dkv_") + precision));
-    if (std::string(GetParam()) == "navi31")
+    if (std::string(GetParam()) == "navi31") {
         EXPECT_TRUE(contains(result.out, "\nmatmul5_nt_fp16,")) << "it has cooperative matrices";
+    }
 }
 INSTANTIATE_TEST_SUITE_P(devices, compile_kernels,
                          testing::Values("navi21", "navi31", "gfx1201", "dg2", "bmg"),

@@ -62,8 +62,9 @@ TEST_F(ManyDigits, StepsInNames) {
 TEST_F(ManyDigits, NoFormatReadsSoManyDigits) {
     static const std::regex width("scanf\\([^;]*%[0-9]+[a-z]");
     for (const auto& entry : std::filesystem::recursive_directory_iterator(SOURCE_DIR "/llmc"))
-        if (entry.is_regular_file())
+        if (entry.is_regular_file()) {
             EXPECT_FALSE(std::regex_search(read_whole_file(entry.path().string()), width)) << entry.path();
+        }
 }
 
 // The message of a job of so many processes with these options; "" if they are accepted.

@@ -11,7 +11,7 @@ struct OptimizerOptions {
     float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;
     float weight_decay = 0;               // of the tensors that decay: embeddings and matrices
     bool decay_all = false;               // all tensors decay, with AdamW
-    float momentum = 0.95f;               // of Muon
+    float momentum = 0.9f;                // of Muon
     float muon_rate_over_adamw_rate = 1;  // Muon's learning rate / AdamW's
     bool offload = false;  // keep the state in the host's memory; a GPU reads and writes it over the bus
 };

@@ -40,7 +40,7 @@ struct Options {
     double minutes = 3;  // of training on a text, which decides what is not given
     float learning_rate = 3e-4f, final_fraction = 1.0f, weight_decay = 0.0f;
     float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;  // of AdamW
-    float momentum = 0.95f;                              // of Muon
+    float momentum = 0.9f;                               // of Muon
     float muon_learning_rate = 0;                        // peak; 0: learning_rate
     float gradient_clip = 1.0f;                          // largest norm; 0: not clipped
     float dropout = 0;                                   // rate; 0: none
