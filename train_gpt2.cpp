@@ -241,6 +241,8 @@ static int train(Options o, RunInputs& inputs, LaunchPad* pad, Communicator& job
     if (o.plans_memory_only()) return 0;
     if (!is_divided_before)
         inputs.division = find_division<Real>(o, inputs.config, inputs.start, pad, job, true);
+    if (!is_divided_before && o.is_divided)
+        print_line(stdout, "division of a step: %s", division_text(inputs.division).c_str());
     if (std::ranges::count(members_of(inputs.division), false) && !is_divided_before) {
         note_devices(o, pad, job);
         throw SmallerJob{o, inputs.division};
@@ -380,8 +382,9 @@ static double time_step(const Options& options, LaunchPad* pad, Communicator& jo
     }
     const double seconds = division_seconds<Real>(o, config, pad, division, job, !is_candidate);
     if (o.is_divided) share_cores(o, std::vector<bool>(division.size(), true), job);
-    print_line(stdout, "measured: %s%s: %.4g ms per step", describe_shape(recipe).c_str(),
-               is_candidate ? "" : ", as they will be trained", 1e3 * seconds);
+    print_line(stdout, "measured: %s%s: %s per step", describe_shape(recipe).c_str(),
+               is_candidate ? "" : ", as they will be trained",
+               seconds < 10 ? format_string("%.4g ms", 1e3 * seconds).c_str() : duration(seconds).c_str());
     return seconds;
 }
 
@@ -451,6 +454,21 @@ static void print_choices(Options o, const TextTokens& tokens, LaunchPad* pad,
     }
 }
 
+// The options for the expected number of tokens, which `tokens` becomes. Error if they do not suit them.
+static Options planned_for(Options o, const TextRecipe& recipe, const std::vector<PreparationOptions>& texts,
+                           TextTokens& tokens) {
+    check_hellaswag(o, recipe.vocab_size);
+    take_tokenizer(o, recipe);
+    tokens = plan_tokens(o, texts);
+    o = chosen_for(tokens, recipe, o);
+    o.expected_data = format_string(
+        "about %llu training tokens, %llu validation tokens, of %s", (unsigned long long)tokens.train_tokens,
+        (unsigned long long)tokens.val_tokens, printable(joined(o.text, ", ")).c_str());
+    const bool is_exact = o.tokenizer == "bytes" && o.of_text.field.empty();
+    if (is_exact || o.plans_only()) refuse_long_batch(o, tokens);
+    return o;
+}
+
 // Prepares the tokens of --text and chooses options: first for the expected number of tokens, so that wrong
 // options are refused before anything is written, then for those that were prepared.
 static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
@@ -461,7 +479,8 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
     if (has_bf16) o.sources.choose(o.precision, StoredType::bf16);
     job.agree([&] {
         check_model_of_text(o);
-        check_hellaswag(o, std::numeric_limits<uint16_t>::max());  // what it has besides, once that is known
+        // the vocabulary is checked again when it is known
+        check_hellaswag(o, std::numeric_limits<uint16_t>::max());
         texts = find_texts(o);
         tokens = plan_tokens(o, texts);
     });
@@ -473,17 +492,7 @@ static void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
     TextRecipe recipe = agreed_recipe(o, tokens, pad, times, job);
     Options planned;
     job.agree([&] {
-        planned = o;
-        take_tokenizer(planned, recipe);
-        check_hellaswag(o, recipe.vocab_size);
-        tokens = plan_tokens(planned, texts);
-        planned = chosen_for(tokens, recipe, planned);
-        planned.expected_data =
-            format_string("about %llu training tokens, %llu validation tokens, of %s",
-                          (unsigned long long)tokens.train_tokens, (unsigned long long)tokens.val_tokens,
-                          printable(joined(o.text, ", ")).c_str());
-        const bool is_exact = planned.tokenizer == "bytes" && o.of_text.field.empty();
-        if (is_exact || o.plans_only()) refuse_long_batch(planned, tokens);
+        planned = planned_for(o, recipe, texts, tokens);
         o.of_text.pack_tokens = planned.sequence;
     });
     if (o.plans_only()) {

@@ -123,7 +123,7 @@ void take_signals_from_input(void (*end)(int)) {
         while (reads())
             if (is_deadly(number))
                 end(number);
-            else if (number == SIGUSR1 || !stop_received)
+            else if (number == SIGUSR1 || number != stop_received)
                 kill(getpid(), number);
     }).detach();
     pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -191,8 +191,8 @@ struct LauncherWatch {
         const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = getenv("OMPI_COMM_WORLD_SIZE");
         const bool is_one_machine = local && all && std::string(local) == all;
         std::unique_lock lock(mutex);
-        if (changed.wait_for(lock, std::chrono::seconds(30), [this] { return joined; })) return;
-        fprintf(stderr, "%sthe job's launcher has not answered for 30 s\n",
+        if (changed.wait_for(lock, std::chrono::seconds(120), [this] { return joined; })) return;
+        fprintf(stderr, "%sthe job's launcher has not answered for 120 s\n",
                 is_one_machine ? "" : "waiting: ");
         if (is_one_machine) end_at_once(1);
     }};

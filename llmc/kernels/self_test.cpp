@@ -129,7 +129,7 @@ struct TypeCheck {
         timed_arrays.reset();
         return "too little memory to time it";
     }
-    // Prints lines that the parent reads.
+    // Prints lines that the parent reads. Gives back all memory, which the next type may need.
     void check() {
         for (const std::string& name : names) {
             try {
@@ -144,6 +144,8 @@ struct TypeCheck {
                 print_line(stdout, "wrong %s %s", name.c_str(), error.what());
             }
         }
+        arrays.clear();
+        timed_arrays.reset();
     }
 };
 

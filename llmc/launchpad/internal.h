@@ -287,7 +287,8 @@ void append(LaunchPadState& s, const Dispatch& d, uint64_t first, uint64_t count
 void submit_copies(LaunchPadState& s, VkCommandBuffer copies);
 void start_copies(LaunchPadState& s, const AsyncCopies& copies);
 void await_copies(LaunchPadState& s);
-// pace.cpp What a submission takes of a dispatch whose kernel has not been timed.
+// pace.cpp
+// For tests: the share of a dispatch in one submission, before its kernel has been timed.
 double first_piece(const LaunchPadState& s, const Dispatch& d);
 void execute(LaunchPadState& s, const Dispatch& d);
 void execute(LaunchPadState& s, const BufferCopy& copy);

@@ -1,6 +1,7 @@
 #include "llmc/model/gradient_exchange.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 // --- construction ---
@@ -99,7 +100,8 @@ void GradientExchange<Real>::allocate_gathered() {
 template <class Real>
 GradientExchange<Real>::~GradientExchange() {
     if (on_launchpad) g.pad->unregister_buffer(buffers);
-    comm.free_shared(buffers);
+    // an exception ends the job, and messages may be under way
+    if (!std::uncaught_exceptions()) comm.free_shared(buffers);
 }
 
 template <class Real>

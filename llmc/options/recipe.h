@@ -27,7 +27,7 @@ struct TextTokens {
 // tokens are prepared.
 void check_model_of_text(const Options& o);
 
-// The new models that choose_recipe() may measure.
+// The models that choose_recipe() may measure.
 std::vector<TextRecipe> candidates_of(const Options& o, const TextTokens& tokens, const LaunchPad* pad);
 
 // Chooses model, batch, steps and regularization: in the time of --minutes, or for the given steps.

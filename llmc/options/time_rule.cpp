@@ -168,7 +168,8 @@ std::vector<TextRecipe> candidates_for(const RuleInputs& in) {
         const bool fits_text = block_parameters(shape) <= 12 * tokens_of(in, r.vocab_size);
         // in few steps, it takes many times the time for hardly more
         const bool fits_length = !in.has_length() || block_parameters(shape) <= 4 * r.tokens_read();
-        if (candidates.empty() || (fits_text && fits_length)) candidates.push_back(r);
+        if (!candidates.empty() && !(fits_text && fits_length)) break;
+        candidates.push_back(r);
     }
     return candidates;
 }

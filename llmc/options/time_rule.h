@@ -15,7 +15,7 @@ struct ModelShape {
     bool operator==(const ModelShape&) const = default;
 };
 
-// What a user or a text decides. 0: free, but no steps are a length, too.
+// What a user or a text decides. 0: free, unless another value is named.
 struct RuleInputs {
     uint64_t text_bytes = 0;    // to train on
     uint64_t train_tokens = 0;  // in the prepared data; 0: not prepared yet

@@ -352,7 +352,7 @@ static void note_without_effect(const OptionTable& table, Options& o) {
     const bool is_chosen = o.needs_tokens() && !finetunes(o);
     const bool is_constant = o.is_given(o.scheduler) && o.scheduler == Schedule::constant;
     const bool is_adamw = o.optimizer == OptimizerKind::adamw && (!is_chosen || o.is_given(o.optimizer));
-    const bool is_fp32 = o.precision == StoredType::fp32 && (!is_chosen || o.is_given(o.precision));
+    const bool is_fp32 = o.precision == StoredType::fp32 && (!o.needs_tokens() || o.is_given(o.precision));
     const bool has_data = !o.val_data.empty() || !o.text.empty(), is_greedy = o.sampler.temperature == 0;
     const char* of_resume = "it is for -y 1";
     const char* of_job = "it is for a job of several processes";
@@ -483,6 +483,7 @@ static void check_options(const Options& o) {
     check_export(o);
     if (o.exports()) return;
     const bool lacks_data = o.train_data.empty() && !o.overfit && !o.plans_only();
+    if (lacks_data && o.resume && o.output.empty()) fail("-y 1 resumes the run in -o: name its folder");
     if (lacks_data && o.resume && !file_exists(options_path(o.output)))
         fail("no run in '%s' to resume, and no training data for a new one", o.output.c_str());
     if (lacks_data) fail("no training data: give a text with --text, or token shards with -i");

@@ -75,7 +75,7 @@ std::vector<bool> worth_having(int sequences, const std::vector<ProcessSpeed>& p
         chosen.push_back(processes[i]);
         of_chosen.push_back(seconds[i]);
         const double end = slowest_seconds(divide_step(sequences, chosen, of_chosen), of_chosen);
-        if (end < soonest) soonest = end, best = members;
+        if (1.02 * end < soonest) soonest = end, best = members;
     }
     return best;
 }

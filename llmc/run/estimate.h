@@ -1,4 +1,5 @@
-// What --dry-run prints in addition to the plan: operations, and time from a few steps that change nothing.
+// The time of a few steps that change nothing: of a candidate for a text, for the division of a step among
+// unlike processes, and for what --dry-run prints in addition to the plan.
 #pragma once
 #include <algorithm>
 #include <cstdio>
@@ -70,7 +71,7 @@ double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optim
     };
     const double first = mean_of_steps(1, 0);  // also touches memory
     double most = longest(first);
-    if (most >= 60) return timed.exchange ? most : first;
+    if (most >= 5) return timed.exchange ? most : first;
     const auto mean_during = [&](double seconds) {
         if (!timed.exchange) return mean_of_steps(1000, seconds);
         const int steps = int(std::clamp(seconds / most, 1.0, 1000.0));
@@ -109,7 +110,8 @@ double step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
         const double two = mean_step_seconds(o, g, optimizer, loader, timed);
         seconds = longest(one + std::max(two - one, 0.0) * (micro_steps - 1));
     }
-    if (exchange && exchange->weights_overlap()) exchange->exchange_weights();  // they are under way
+    // the weights that are under way arrive before the buffers are freed
+    if (exchange && exchange->weights_overlap()) exchange->exchange_weights();
     return seconds;
 }
 
@@ -151,6 +153,9 @@ double division_seconds(Options o, const ModelConfig& config, LaunchPad* pad, co
         } catch (const DeviceLost&) {
             throw;
         } catch (const Error&) {
+            if (all_train) throw;
+            seconds = INFINITY;
+        } catch (const std::bad_alloc&) {
             if (all_train) throw;
             seconds = INFINITY;
         }

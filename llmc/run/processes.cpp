@@ -305,7 +305,7 @@ static Division measured_division(const Options& o, const std::vector<ProcessSpe
 }
 
 // Who may train without the others: the fastest ones, or one, and those with a GPU of their own; if all
-// share a machine's cores, each of them, since their speeds are others then.
+// share a machine's cores, each alone, since it then has all cores.
 static std::set<std::vector<bool>> smaller_jobs(const Options& o, const std::vector<ProcessSpeed>& all,
                                                 const std::vector<bool>& on_cores,
                                                 const std::vector<double>& seconds) {
@@ -379,7 +379,6 @@ Division agree_on_division(const Options& o, const Start& start, const LaunchPad
         division = measures ? fastest_division(o, processes, on_cores, measure, job)
                             : division_of_shares(o, processes, shares);
     }
-    print_line(stdout, "division of a step: %s", division_text(division).c_str());
     return division;
 }
 

@@ -65,8 +65,8 @@ size_t find_zeros(std::string_view text);
 
 // Tells whether files are the same one, by whatever names.
 struct SeenFiles {
-    std::string add(
-        const std::string& path);            // returns the name under which it was added before; empty: none
+    // Returns the name under which it was added before; empty: none.
+    std::string add(const std::string& path);
     void add_once(const std::string& path);  // Error if it was added before
 
    private:
@@ -78,7 +78,7 @@ struct SeenFiles {
 // patterns for the names of files in folders; empty: all. Left out of folders are hidden files and folders,
 // links to folders, links to other files of the folder, runs, empty and special files, and files that are not
 // text; left_out() gets each of them with the reason. Error if a folder cannot be read or has no text file,
-// if there is no folder for `include`, or if a file is given twice.
+// or if there is no folder for `include`.
 std::vector<std::string> files_below(const std::vector<std::string>& paths,
                                      const std::vector<std::string>& include,
                                      const std::function<void(const std::string& why)>& left_out);

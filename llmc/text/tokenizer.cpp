@@ -293,6 +293,8 @@ Tokenizer open_tokenizer(const std::string& name_or_path) {
             "the tokenizer %s is trained on a text, by prepare_data or train_gpt2 --text: name the file of "
             "one that has been trained",
             path);
+    if (!std::filesystem::exists(name_or_path) && name_or_path == "bpe")
+        fail("the tokenizer bpe needs a number of tokens, such as bpe:4096");
     if (!std::filesystem::exists(name_or_path))
         fail(
             "no tokenizer file %s: 'data/download.sh starter' downloads GPT-2's into "

@@ -79,8 +79,8 @@ void store_tiles(uint at) {
 
 // One iteration of the main loop: the keys from t on, in the tiles at `at`. The next keys go to the other two
 // tiles. masked: whether the causal mask hides some of these keys from some of the workgroup's queries.
-// Lanes part at the conditions of loads and stores, in a branch of their subgroup alone: compilers let them
-// meet again behind each; Vulkan promises that only where the whole workgroup takes the branch.
+// The conditions of loads and stores diverge within a subgroup. Compilers reconverge after each; Vulkan
+// guarantees that only in control flow that is uniform in the workgroup.
 void iterate(HeadRows key, HeadRows value, uint row, uint t, bool masked, inout uint at) {
     const uint next = 2 * TILE_SIZE - at;
     barrier();
