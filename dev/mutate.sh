@@ -82,7 +82,7 @@ sync_sources() {
     while IFS= read -r -d '' name; do
         [ -f "$tree/$name" ] || { rm "$source/$name" && changed=1; }
     done < <(cd "$source" && find . -type f -printf '%P\0')
-    [ ! -d "$tree/.tools" ] || [ -e "$source/.tools" ] || ln -s "$tree/.tools" "$source/.tools"
+    [ ! -d "$tree/.tools" ] || ln -sfn "$tree/.tools" "$source/.tools"
     [ -n "$changed" ] || [ ! -e "$build/build.ninja" ] || return 0
     rm -rf "$folder/passed" && mkdir -p "$folder/passed"
     # -O1 builds in a third of the time; no test depends on more
