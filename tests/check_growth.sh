@@ -13,5 +13,5 @@ check() {
 }
 check 45413 llmc shaders
 check 6436 dev
-check 32103 tests
+check 32104 tests
 exit $bad

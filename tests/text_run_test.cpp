@@ -517,14 +517,15 @@ TEST_F(TextRun, MinutesAreThoseOfANewRunOnAText) {
     EXPECT_FALSE(contains(again, "minutes is 2"));
 }
 
-// -b auto keeps the tokens of a step.
+// -b auto keeps the tokens of a step, and so does a job that is resumed with another number of processes.
 TEST(Recipe, AutoKeepsTheTokensOfAStep) {
     const Options automatic = with_given(&Options::batch, 0, {.num_processes = 2});
     const Options given = with_given(&Options::batch, 4, {.num_processes = 2});
     EXPECT_EQ(chosen(automatic, 1000000).batch, 0);
     EXPECT_GT(chosen(automatic, 1000000).total_batch, 0);
     EXPECT_EQ(chosen(automatic, 1000000).total_batch % chosen(automatic, 1000000).sequence, 0);
-    EXPECT_EQ(chosen(given, 1000000).total_batch, -1);
+    EXPECT_EQ(chosen(given, 1000000).total_batch, 2 * 4 * chosen(given, 1000000).sequence);
+    EXPECT_EQ(chosen(with_given(&Options::batch, 4), 1000000).total_batch, -1);
     EXPECT_EQ(chosen(with_given(&Options::total_batch, 1024, automatic), 1000000).total_batch, 1024);
 }
 
