@@ -228,11 +228,11 @@ TEST_F(SelfTest, OneProcessChecksWhatARunTakes) {
     write_whole_file(data / "text", {text});
     imitate("");
     const std::string out = expect_run(args(program, "--text", data / "text", "-o", data / "run",
-                                            "-x 1 -b 2 -t 16 --sample-tokens 3 --device 0"))
+                                            "--minutes 0.05 -b 2 -t 16 --sample-tokens 3 --device 0"))
                                 .out;
     const std::string line = "versions of kernels before their first use in ";
     EXPECT_TRUE(contains(out, line));
-    EXPECT_TRUE(contains(out, "measured: 4 layers of 192 channels"));
+    EXPECT_TRUE(contains(out, "measured: 4 layers of "));
     EXPECT_TRUE(contains(out, "generating:"));
     EXPECT_EQ(out.find(line), out.rfind(line)) << out;
 }

@@ -74,7 +74,8 @@ double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optim
     if (most >= 5) return timed.exchange ? most : first;
     const auto mean_during = [&](double seconds) {
         if (!timed.exchange) return mean_of_steps(1000, seconds);
-        const int steps = int(std::clamp(seconds / most, 1.0, 1000.0));
+        const double fewest = most < 1 ? 5 : 1;  // one of a process that others interrupt says little
+        const int steps = int(std::clamp(seconds / most, fewest, 1000.0));
         return most = longest(mean_of_steps(steps, INFINITY));
     };
     const bool on_gpu = g.pad && g.pad->device().is_gpu();
