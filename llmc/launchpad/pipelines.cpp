@@ -195,7 +195,6 @@ void LaunchPad::compile(const ProgressCallback& progress) {
         });
     }
     for (PipelineBuild& build : builds) try {
-            if (progress) progress(int(builds.size()), int(builds.size()));  // a sign of life
             s.pipelines.emplace(build.queued.key(), Pipeline{.kernel = build.kernel,
                                                              .constants = build.queued.mapped(),
                                                              .handle = build.handle.get()});
