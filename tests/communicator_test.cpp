@@ -309,7 +309,7 @@ TEST(Communicator, EachRankReservesItsOwnPartOfSharedMemory) {
     EXPECT_EQ(reserved(), bytes);
 }
 
-#ifndef __SANITIZE_ADDRESS__  // the sanitizers need descriptors themselves
+#ifndef SANITIZED  // sanitizers need descriptors themselves
 // Rank 0 watches a rank that connects to it, while this process can open no file for so many seconds.
 static void watch_without_descriptors(double seconds) {
     Watch first({.rank = 0, .hosts = {"a", "b"}, .machines = {0, 0}});
