@@ -448,11 +448,9 @@ static void check_split(const Preparation& work, const PreparationOptions& optio
                         const std::string& first_file) {
     if (work.bytes == 0) fail("%s has no text", first_file.c_str());
     if (work.draw && (work.draw->drawn == 0 || work.train.total < 2))  // an end of text alone
-        fail(
-            "%llu of %llu documents are drawn for validation%s: give more text, or "
-            "--split-documents",
-            (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts,
-            options.chooses_fraction ? "" : " (--val-fraction)");
+        fail("%llu of %llu documents are drawn for validation%s: give more text, or --split-documents",
+             (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts,
+             options.chooses_fraction ? "" : " (--val-fraction)");
     if (work.train.total == 0)
         fail("all %llu tokens of the text are among the first %llu, which are for validation: give more text",
              (unsigned long long)work.val.total, (unsigned long long)options.val_tokens);
