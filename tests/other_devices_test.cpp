@@ -86,7 +86,6 @@ static const Imitation imitations[] = {
     {"truncating_layernorm", "halves flush", "layernorm", "*/2.*"},
     {"truncating_classifier", "halves", "classifier", "*/2.*"},
     {"truncating_encoder", "halves flush", "encoder", "*/2.*"},
-    {"truncating_residual", "halves flush", "residual", "*/2.*"},
     {"truncating_dropout", "halves", "dropout", "*/2.*"},
     {"truncating_muon", "halves flush", "muon", "MuonTyped/2.*"},
     {"truncating_decode_linear", "halves flush", "decode_linear", "*/2.*"},
@@ -120,7 +119,6 @@ static const Imitation imitations[] = {
     {"one_width_in_matmul", "widths", "matmul", "Matmul/1.ForwardGpuMatchesDouble"},
     {"one_width_in_muon", "widths", "muon", "MuonTyped/1.GpuMatchesCpu"},
     {"one_width_in_next_token", "widths", "next_token", "*/1.*"},
-    {"one_width_in_residual", "widths", "residual", "Residual/1.*"},
 };
 INSTANTIATE_TEST_SUITE_P(all, ImitatedDevice, testing::ValuesIn(imitations),
                          [](const auto& test) { return std::string(test.param.name); });
