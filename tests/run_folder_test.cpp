@@ -206,7 +206,7 @@ TEST(ResumeOptions, TheCheckpointHoldsThem) {
     EXPECT_NE(new_log, log);
 }
 
-TEST(ResumeChecksums, AMissingRunFileNeedsAFlag) {
+TEST(ResumeChecksums, AMissingRunFileIsRefused) {
     Data data;
     const std::string a = data / "a";
     expect_ok(data.run(with(eight, {"-o", a, "-x", "12"})));
@@ -219,8 +219,7 @@ TEST(ResumeChecksums, AMissingRunFileNeedsAFlag) {
     const ProgramResult by_older_ones = resume(a);
     EXPECT_TRUE(contains(by_older_ones.out, "which the run had"));
     for (int step : {4, 8, 12}) std::filesystem::remove(run_path(a, step));
-    expect_refusal(resume(a, {"-x", "16"}), "--resume-unverified");
-    expect_ok(resume(a, {"--resume-unverified", "-x", "16"}), "at step 12, from llm.c's files alone");
+    expect_refusal(resume(a, {"-x", "16"}), "which the run had");
 }
 
 // --- files ---

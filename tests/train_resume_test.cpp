@@ -293,7 +293,7 @@ TEST_F(Resume, RefusesTheseChanges) {
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a})));
     const std::string log = read_whole_file(a + "/main.log");
     expect_refusal(resume(a, {"-e", "custom:layers=3,heads=2,channels=24,max_seq_len=32,vocab=67"}),
-                   "not the model of the run");
+                   "began with -e", "continues its own model");
     expect_refusal(resume(a, {"--seed", "7"}), "--seed 42");
     expect_refusal(resume(a, {"-i", data / "other.bin"}), "train.bin");
     expect_refusal(resume(a, {"-a", "1"}), "-i");

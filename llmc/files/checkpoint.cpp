@@ -380,10 +380,8 @@ SavedOptions options_of_checkpoint(const std::string& folder) {
 // Error if the run wrote run_%08d.json and it is gone: llm.c writes neither this nor options.toml.
 static void expect_no_run_file(const std::string& dir, int step) {
     if (!numbers_in(dir, "run_", ".json").empty() || file_exists(dir + "/options.toml"))
-        fail(
-            "%s is missing, which the run had: without it the other files cannot be verified; "
-            "--resume-unverified accepts them as they are",
-            run_path(dir, step).c_str());
+        fail("%s is missing, which the run had: without it, the other files cannot be verified",
+             run_path(dir, step).c_str());
 }
 
 std::string check_model_of_checkpoint(const std::string& dir, int step) {
@@ -414,8 +412,7 @@ static std::vector<nlohmann::json> seals_of_states(const nlohmann::json& files) 
     return files.value("states", std::vector<nlohmann::json>());
 }
 
-std::string check_checkpoint(const std::string& dir, int step, Unverified unverified,
-                             const BytesRead& progress, Verify verify) {
+std::string check_checkpoint(const std::string& dir, int step, const BytesRead& progress, Verify verify) {
     const std::string model = model_path(dir, step);
     std::string run;
     if (file_exists(run_path(dir, step)))
@@ -425,7 +422,7 @@ std::string check_checkpoint(const std::string& dir, int step, Unverified unveri
             for (const nlohmann::json& seal : seals_of_states(files))
                 check_seal(optimizer_part_path(dir, step, part++), seal, progress, verify);
         });
-    else if (unverified == Unverified::refuse)
+    else
         expect_no_run_file(dir, step);
     const ModelConfig config = read_model_header(model);
     read_states(dir, step, [&](const std::string& part) {
@@ -544,10 +541,8 @@ static FoundCheckpoint find_latest(const std::string& dir,
     return found;
 }
 
-FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified,
-                                       const BytesRead& progress, Verify verify) {
-    return find_latest(dir,
-                       [&](int step) { return check_checkpoint(dir, step, unverified, progress, verify); });
+FoundCheckpoint find_latest_checkpoint(const std::string& dir, const BytesRead& progress, Verify verify) {
+    return find_latest(dir, [&](int step) { return check_checkpoint(dir, step, progress, verify); });
 }
 
 FoundCheckpoint find_latest_model(const std::string& dir) {

@@ -81,17 +81,13 @@ void remove_unfinished_checkpoints(const std::string& dir);
 // Steps that have an optimizer state or run_%08d.json but no DONE.
 std::vector<int> list_checkpoints_without_done(const std::string& dir);
 
-// Whether to accept files of a checkpoint without run_%08d.json although the run wrote such files: without
-// their checksums, damage may go unnoticed.
-enum class Unverified { refuse, accept };
-
 // Verifies the checkpoint's files against their checksums. Without run_%08d.json, which llm.c does not write,
-// it checks headers and lengths only. Error, naming the file, on the first problem. Returns the text of the
-// run's JSON object, empty if there is none.
+// it checks headers and lengths only; Error if the run wrote such files. Error, naming the file, on the first
+// problem. Returns the text of the run's JSON object, empty if there is none.
 // Verify::when_read: of the files' content, verifies nothing: read_checkpoint() does.
 enum class Verify { now, when_read };
-std::string check_checkpoint(const std::string& dir, int step, Unverified unverified = Unverified::refuse,
-                             const BytesRead& progress = nullptr, Verify verify = Verify::now);
+std::string check_checkpoint(const std::string& dir, int step, const BytesRead& progress = nullptr,
+                             Verify verify = Verify::now);
 
 // Passes the moments of all parts of the optimizer's state to `write`, as read_moments() does. Error if the
 // parts do not belong together.
@@ -132,8 +128,8 @@ struct FoundCheckpoint {
     std::string run;                  // as check_checkpoint() returns it
     std::vector<std::string> broken;  // one line per newer, broken checkpoint: its step and what is wrong
 };
-FoundCheckpoint find_latest_checkpoint(const std::string& dir, Unverified unverified = Unverified::refuse,
-                                       const BytesRead& progress = nullptr, Verify verify = Verify::now);
+FoundCheckpoint find_latest_checkpoint(const std::string& dir, const BytesRead& progress = nullptr,
+                                       Verify verify = Verify::now);
 
 // The newest checkpoint whose model is intact, whatever the optimizer's state.
 FoundCheckpoint find_latest_model(const std::string& dir);

@@ -71,7 +71,7 @@ fs::path whole_path(const std::string& text) {
 static Option& row_of(OptionTable& table, const TomlEntry& entry) {
     Option* row = table.find(entry.name);
     if (!row) fail("unknown option '%s'%s", entry.name.c_str(), table.nearest(entry.name).c_str());
-    if (!row->is_saved) fail("--%s is for the command line only", entry.name.c_str());
+    if (!row->is_saved && !row->without_effect) fail("--%s is for the command line only", entry.name.c_str());
     if (entry.is_list && !row->is_list()) fail("--%s takes one value, not a list", entry.name.c_str());
     return *row;
 }

@@ -150,9 +150,6 @@ static void add_output_options(OptionTable& t, Options& o) {
           "if the GPU is lost, open it again and resume from the newest checkpoint, at most so many times")
         .at_least(0)
         .not_saved();
-    t.add("--resume-unverified", o.resume_unverified,
-          "with -y 1: accept a checkpoint whose run_*.json is missing")
-        .not_saved();
     Option& exported =
         t.add("--export", o.export_to,
               "write the model of -e, and exit: a folder for Hugging Face's tools, or a file for "
@@ -204,9 +201,6 @@ static void add_device_options(OptionTable& t, Options& o) {
     t.add("--offload", o.offload, "optimizer: keep moments and master weights in the host's memory")
         .of_process()
         .one_of({"none", "optimizer"});
-    t.add("-z,--zero-stage", o.zero_stage,
-          "several processes divide the optimizer's state (stage 1), whether 0 or 1")
-        .between(0, 1);
     t.add("--timeout", o.timeout,
           "with several processes: minutes that they wait for one that makes no progress before the job ends")
         .between(0.01, 1e6)
@@ -226,18 +220,15 @@ static void add_device_options(OptionTable& t, Options& o) {
 }
 
 // llm.c's options for what is not an option here.
-static void add_llmc_options(OptionTable& t, Options& o) {
+static void add_llmc_options(OptionTable& t) {
     t.group = "llm.c's options without effect";
     t.add_without_effect("-f,--tf32", "fp32 is never reduced; --precision bf16 or fp16 is faster");
     t.add_without_effect("-ge,--gelu-fusion", "GELU is always fused into the GEMM before it");
     t.add_without_effect("-lg,--device-line-every", "use the device's own tools, such as nvidia-smi");
-    for (const char* names :
-         {"-pg,--gpus-per-node", "-pi,--init-method", "-ps,--server-ip", "-pf,--shared-folder"})
+    t.add_without_effect("-z,--zero-stage", "processes always divide the optimizer's state (stage 1)");
+    for (const char* names : {"-pn,--num-processes", "-pr,--process-rank", "-pg,--gpus-per-node",
+                              "-pi,--init-method", "-ps,--server-ip", "-pf,--shared-folder"})
         t.add_without_effect(names, "mpirun or srun starts the processes");
-    t.add("-pn,--num-processes", o.expected_processes, "must be what mpirun started").not_saved();
-    t.add("-pr,--process-rank", o.expected_rank, "must be the rank that mpirun gave")
-        .not_saved()
-        .is_compared = false;
 }
 
 OptionTable option_table(Options& o) {
@@ -250,7 +241,7 @@ OptionTable option_table(Options& o) {
     add_evaluation_options(t, o);
     add_output_options(t, o);
     add_device_options(t, o);
-    add_llmc_options(t, o);
+    add_llmc_options(t);
     return t;
 }
 
@@ -360,7 +351,6 @@ static void note_without_effect(const OptionTable& table, Options& o) {
     const std::string unsaved = o.saves() ? "" : why_nothing_is_saved(o);
     add_notes(o.notes,
               table.notes_of({{"start-over", of_resume, !o.resume},
-                              {"resume-unverified", of_resume, !o.resume},
                               {"plot-over", "it is for --plot", true},
                               {"share", of_job, is_alone},
                               {"timeout", of_job, is_alone},
@@ -410,8 +400,7 @@ static void refuse_other_inputs(const OptionTable& table, const Options& o, cons
         return o.sources.of(&now) >= Source::config && whole_path(now) != whole_path(was) &&
                !is_same_file(now, was);
     };
-    const bool names_file = names_model_file(o.model) || names_model_file(before.model);
-    if (is_other(o.model, before.model) && names_file && !o.start_over)
+    if (is_other(o.model, before.model) && !o.start_over)
         fail("-e %s: the run in %s began with -e %s and continues its own model; %s", o.model.c_str(),
              o.output.c_str(), before.model.c_str(), what_to_do);
     if (!before.text.empty() && is_other(o.tokenizer, before.tokenizer))
@@ -425,19 +414,6 @@ static void refuse_other_inputs(const OptionTable& table, const Options& o, cons
             fail("%s: the tokens of the run in %s were prepared with %s; %s", shown_or_none(row).c_str(),
                  o.output.c_str(), shown_or_none(row_before).c_str(), what_to_do);
     }
-}
-
-// llm.c's -pn and -pr must agree with the job.
-static void check_processes(const Options& o) {
-    const char* plural = o.num_processes == 1 ? "" : "es";
-    if (o.expected_processes != -1 && o.expected_processes != o.num_processes)
-        fail("-pn %d: this job has %d process%s; start it with mpirun -np %d, and leave -pn out",
-             o.expected_processes, o.num_processes, plural, o.expected_processes);
-    if (o.expected_rank != -1 && o.expected_rank != o.process_rank)
-        fail("-pr %d: mpirun gave this process rank %d; leave -pr out", o.expected_rank, o.process_rank);
-    if (o.ranks_per_node && o.num_processes % o.ranks_per_node)
-        fail("--ranks-per-node %d does not divide the %d process%s of this job", o.ranks_per_node,
-             o.num_processes, plural);
 }
 
 const char* why_nothing_is_saved(const Options& o) { return o.output.empty() ? "there is no -o" : "-n is 0"; }
@@ -479,7 +455,9 @@ void check_batch(const Options& o) {
 }
 
 static void check_options(const Options& o) {
-    check_processes(o);
+    if (o.ranks_per_node && o.num_processes % o.ranks_per_node)
+        fail("--ranks-per-node %d does not divide the %d process%s of this job", o.ranks_per_node,
+             o.num_processes, o.num_processes == 1 ? "" : "es");
     check_export(o);
     if (o.exports()) return;
     const bool lacks_data = o.train_data.empty() && !o.overfit && !o.plans_only();

@@ -54,7 +54,6 @@ struct Options {
     int log_every = 1;  // steps between lines in a pipe or a file
     int recompute = 1;  // RECOMPUTE_GELU
     Offload offload = Offload::none;
-    int zero_stage = 1;      // 0 or 1: the optimizer's state is divided among the processes
     double timeout = 20;     // minutes that processes wait for one that makes no progress
     int ranks_per_node = 0;  // processes that share memory; 0: all of a machine
     SamplerOptions sampler = {};
@@ -66,10 +65,8 @@ struct Options {
     bool hellaswag = false, overfit = false, list_devices = false, self_test = false, profile = false,
          master_weights = true;
     bool resume = false, start_over = false, tensorboard = false;
-    int retry_lost_device = 0;       // times
-    bool resume_unverified = false;  // accept a checkpoint without the run_%08d.json that the run had
+    int retry_lost_device = 0;  // times
     uint64_t seed = 42;
-    int expected_processes = -1, expected_rank = -1;  // of llm.c's -pn and -pr, which must agree with the job
 
     // Set before parsing: the processes that train together, and this one's number; whether a run that lost
     // its device resumes.

@@ -146,20 +146,20 @@ static std::vector<bool> offload_choices(const MemoryCheck& memory) {
 // What choose_fit() chose was not given.
 static std::string options_of(const RunShape& shape, const Options& o) {
     std::string text;
-    const auto add = [&](const std::string& option) { text += (text.empty() ? "" : " ") + option; };
-    if (shape.in_bf16 && o.precision != StoredType::bf16) add("--precision bf16");
-    if (shape.no_master && o.master_weights) add("-w 0");
-    if (shape.T != o.sequence) add(format_string("-t %d", shape.T));
+    const auto name = [&](const std::string& option) { text += (text.empty() ? "" : " ") + option; };
+    if (shape.in_bf16 && o.precision != StoredType::bf16) name("--precision bf16");
+    if (shape.no_master && o.master_weights) name("-w 0");
+    if (shape.T != o.sequence) name(format_string("-t %d", shape.T));
     const bool adds_batch = !o.is_given(o.batch) || shape.B != o.batch;
-    if (adds_batch) add(format_string("-b %d", shape.B));
+    if (adds_batch) name(format_string("-b %d", shape.B));
     if (shape.recompute != (o.is_given(o.recompute) ? o.recompute : Options().recompute))
-        add(format_string("-r %d", int(shape.recompute)));
+        name(format_string("-r %d", int(shape.recompute)));
     if (shape.offload != (o.is_given(o.offload) && o.offloads_optimizer()))
-        add(shape.offload ? "--offload optimizer" : "--offload none");
+        name(shape.offload ? "--offload optimizer" : "--offload none");
     const int total = sequences_of(o) * o.sequence * o.num_processes;
     if (adds_batch && !o.is_given(o.total_batch) && !o.is_divided &&
         total % (shape.B * shape.T * o.num_processes) == 0)
-        add(format_string("-d %d", total));
+        name(format_string("-d %d", total));
     return text;
 }
 

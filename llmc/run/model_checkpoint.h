@@ -67,7 +67,7 @@ void load_checkpoint(GPT2<Real>& g, const Optimizer<Real>& optimizer, const std:
     if (job.size > 1 && same_precision) {
         read_checkpoint(folder, step, {g.config, optimizer.share, write_tensor, write_moment}, job);
     } else {
-        if (job.size > 1 && job.rank == 0) check_checkpoint(folder, step, Unverified::accept);
+        if (job.size > 1 && job.rank == 0) check_checkpoint(folder, step);
         read_model(model_path(folder, step), write_tensor);
         read_all_moments(folder, step, g.config, write_moment);
     }

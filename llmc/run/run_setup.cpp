@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
 
 #include "llmc/base/checksum.h"
@@ -13,7 +12,6 @@
 #include "llmc/data/saved_shards.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/data/weighted_path.h"
-#include "llmc/files/model_file.h"
 #include "llmc/model/schedulers.h"
 #include "llmc/options/option_files.h"
 #include "llmc/run/progress.h"
@@ -45,28 +43,6 @@ static ModelConfig new_config(const Options& o, const ModelSource& model,
     return config;
 }
 
-// The shape of the model in the checkpoint to resume. Error if -e names another.
-static ModelConfig resumed_config(const Options& o, const Start& start,
-                                  const std::optional<TokenizerInfo>& data) {
-    const ModelConfig config = read_model_header(model_path(start.folder, start.step));
-    const bool is_folder = names_model_file(o.model) && !is_model_file(o.model);
-    const bool is_path = is_model_file(o.model) || has_separator(o.model);
-    const bool is_gone = is_path && !std::filesystem::exists(o.model);  // the run does not need it any more
-    if (!o.is_given(o.model) || is_folder || is_gone) return config;
-    const ModelSource model = {
-        .name = o.model, .path = o.model, .is_file = is_model_file(o.model), .tokenizer = {}};
-    ModelConfig asked = new_config(o, model, data);
-    if (!model.names_positions()) asked.max_seq_len = config.max_seq_len;
-    if (asked.max_seq_len != config.max_seq_len || asked.num_layers != config.num_layers ||
-        asked.num_heads != config.num_heads || asked.channels != config.channels)
-        fail(
-            "-e %s is not the model of the run in %s, which has %d layers, %d heads, %d channels and "
-            "max_seq_len %d: leave out -e, or start a new run in another folder",
-            o.model.c_str(), start.folder.c_str(), config.num_layers, config.num_heads, config.channels,
-            config.max_seq_len);
-    return config;
-}
-
 // --- where the run starts ---
 
 // Opens the folder -o; with -y 1, finds its newest intact checkpoint. Rank 0 does both before the others
@@ -83,8 +59,7 @@ static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communic
     }
     if (first && o.resume)
         found = find_latest_checkpoint(
-            o.output, o.resume_unverified ? Unverified::accept : Unverified::refuse,
-            [&](uint64_t bytes) { progress.add(bytes); }, verify);
+            o.output, [&](uint64_t bytes) { progress.add(bytes); }, verify);
     job.broadcast(&found.step, sizeof found.step, 0);
     found.run = job.gather(found.run).front();
     if (!first && holds) folder.join(o.output);
@@ -354,7 +329,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
     const std::optional<TokenizerInfo> data = tokenizer_of_shards(data_of(o));
     const ModelSource model = start.resumed ? resumed_model(start) : find_model(o.model);
     if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());
-    const ModelConfig config = start.resumed ? resumed_config(o, start, data) : new_config(o, model, data);
+    const ModelConfig config = start.resumed ? read_model_header(model.path) : new_config(o, model, data);
     const std::string data_name = data_of(o).empty() ? "" : data_of(o)[0];
     if (data) check_data_fits(*data, data_name, model, config);
     std::optional<Tokenizer> tokenizer;
@@ -380,6 +355,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
     if (o.hellaswag) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);
     if (!examples.empty()) make_hellaswag_rows(examples, o.sequence);  // an Error now, not after -v steps
     RunInputs inputs = {.model_path = model.path,
+                        .names_positions = model.names_positions(),
                         .tokenizer = std::move(tokenizer),
                         .made_with = data ? data : model.tokenizer,
                         .data_names_tokenizer = data.has_value(),
@@ -425,10 +401,8 @@ static bool has_mask(const std::vector<DataLoader>& loaders) {
 
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     const int vocab_size = inputs.config.vocab_size;
-    const ModelSource model = {
-        .name = o.model, .path = o.model, .is_file = names_model_file(o.model), .tokenizer = {}};
-    const bool is_fixed = inputs.start.resumed || model.names_positions();  // else -t may say more
-    const int positions = is_fixed ? inputs.config.max_seq_len : std::numeric_limits<int>::max();
+    const int positions =
+        inputs.names_positions ? inputs.config.max_seq_len : std::numeric_limits<int>::max();
     inputs.val = open_validation_data(o, inputs);
     if (!inputs.val.empty()) check_validations(o, inputs.val, inputs.start);
     inputs.loader = open_training_data(o, inputs);

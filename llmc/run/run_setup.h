@@ -43,6 +43,7 @@ struct DataPatterns {
 
 struct RunInputs {
     std::string model_path;                       // of -e: a file, or a descriptor; unused if resumed
+    bool names_positions = false;                 // the model, or -e; else -t says how many
     std::optional<Tokenizer> tokenizer;           // none: samples are printed as token numbers
     std::optional<TokenizerInfo> made_with = {};  // the tokenizer of the training data; none: unknown
     bool data_names_tokenizer = false;
