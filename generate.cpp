@@ -373,10 +373,8 @@ int main(int argc, char** argv) {
                    {"seed", why, is_greedy}});
         TrainedModel model = open_model(options.model);
         if (!model.tokenizer)
-            fail(
-                "no tokenizer of %d tokens for %s: name one with --tokenizer (prepare_data "
-                "--make-tokenizer makes gpt2_tokenizer.bin)",
-                model.config.vocab_size, options.model.model.c_str());
+            fail("no tokenizer of %d tokens for %s: name one with --tokenizer", model.config.vocab_size,
+                 options.model.model.c_str());
         if (options.asks() && !options.chat_template.empty()) {
             model.tokenizer->template_name = "--template " + options.chat_template;
             model.tokenizer->roles =

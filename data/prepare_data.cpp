@@ -5,8 +5,7 @@
 // They may be compressed, and folders stand for the files below them. All threads tokenize; their number does
 // not change the tokens.
 //     prepare_data hellaswag --tokenizer gpt2_tokenizer.bin --out hellaswag_val.bin hellaswag_val.jsonl
-// makes llm.c's HellaSwag file. --make-tokenizer makes gpt2_tokenizer.bin from the two files in which GPT-2's
-// vocabulary was published.
+// makes llm.c's HellaSwag file.
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
@@ -20,7 +19,6 @@
 #include "llmc/text/tokenizer.h"
 
 struct Options : PreparationOptions {
-    std::string make_tokenizer, vocab, encoder;
     std::string hellaswag;  // the JSONL file of the subcommand
 };
 
@@ -45,21 +43,6 @@ static void prepare_hellaswag(const Options& options) {
     write_hellaswag(options.out, examples);
     print_line(summary_of(options.out), "%s: %s", options.out.c_str(),
                counted(examples.size(), "example").c_str());
-}
-
-static void make_tokenizer(const CommandLine& line, const Options& options) {
-    if (options.vocab.empty() || options.encoder.empty())
-        fail("--make-tokenizer needs --vocab vocab.bpe and --encoder encoder.json");
-    if (!options.files.empty())
-        fail("--make-tokenizer reads no text file, but %s is given", options.files[0].c_str());
-    for (const std::string& note :
-         line.notes_of_unread("--make-tokenizer", {"make-tokenizer", "vocab", "encoder", "device"}))
-        print_line(stderr, "note: %s", note.c_str());
-    check_output(options.make_tokenizer, {options.vocab, options.encoder}, is_tokenizer_file);
-    Tokenizer tokenizer = make_gpt2_tokenizer(options.vocab, options.encoder);
-    write_tokenizer(tokenizer, options.make_tokenizer, Target::named);
-    print_line(summary_of(options.make_tokenizer), "%s: %d tokens", options.make_tokenizer.c_str(),
-               tokenizer.vocab_size());
 }
 
 // The command line that begins with the word hellaswag.
@@ -104,10 +87,6 @@ static void add_options(CommandLine& line, Options& options) {
     line.add("--out output out-dir output-dir", options.out, "folder for the shards, created if missing")
         .is(PathKind::file);
     line.add("--name", options.name, "name of the shards");
-    line.add("--make-tokenizer", options.make_tokenizer, "only write GPT-2's tokenizer to this file")
-        .is(PathKind::file);
-    line.add("--vocab", options.vocab, "vocab.bpe, for --make-tokenizer").is(PathKind::file);
-    line.add("--encoder", options.encoder, "encoder.json, for --make-tokenizer").is(PathKind::file);
 }
 
 int main(int argc, char** argv) {
@@ -122,10 +101,7 @@ int main(int argc, char** argv) {
     add_options(line, options);
     return line.run(argc, argv, [&] {
         const StopWritingAtSignals stops;
-        if (options.make_tokenizer.empty() && !(options.vocab + options.encoder).empty())
-            fail("--vocab and --encoder are for --make-tokenizer");
-        line.note({{"seed", "it is for --val-fraction",
-                    options.val_fraction == 0 && options.make_tokenizer.empty()}});
-        options.make_tokenizer.empty() ? prepare_tokens(options) : make_tokenizer(line, options);
+        line.note({{"seed", "it is for --val-fraction", options.val_fraction == 0}});
+        prepare_tokens(options);
     });
 }

@@ -134,8 +134,6 @@ static void make_data() {
     for (const char16_t unit : std::u16string(u"one two\n\nthree \u20ac \U0001f600"))
         for (const int shift : {0, 8}) wide += char(unit >> shift);
     write_whole_file(seed("jsonl_fuzz", "utf16"), {wide});
-    write_whole_file(seed("vocabulary_fuzz", "small"), {R"({"a": 0, "\u0120": 1, "<|endoftext|>": 2})",
-                                                        std::string(1, '\0'), "#version: 0.2\na b\n"});
     Tokenizer gpt2 = open_tokenizer("bytes");
     gpt2.tokens.insert(gpt2.tokens.end() - 1, {"th", "the", " the"});
     gpt2.end_of_text = gpt2.vocab_size() - 1;
@@ -143,9 +141,11 @@ static void make_data() {
                       merges = published + "/merges.txt";
     std::filesystem::create_directories(published);
     write_hugging_face_tokenizer(published, gpt2, 64);
-    make_gpt2_tokenizer(merges, encoder);  // throws unless the seed is valid
-    write_whole_file(seed("vocabulary_fuzz", "valid"),
-                     {read_whole_file(encoder), std::string(1, '\0'), read_whole_file(merges)});
+    const std::string copy = seed("tokenizer_fuzz", "copy");  // of files that are read together
+    write_whole_file(
+        copy,
+        {json_text({{"vocab.json", read_json_object(encoder)}, {"merges.txt", read_whole_file(merges)}})});
+    open_tokenizer(copy);  // throws unless the seed is valid
     for (const char* text :
          {"d12", "gpt3:c768", "custom:layers=4,heads=4,channels=128,max_seq_len=256,vocab=257"})
         write_whole_file(seed("descriptor_fuzz", std::string(text).substr(0, 4)), {text});
@@ -192,8 +192,8 @@ static void make_deep_json() {
     const std::string open(depth, '['), close(depth, ']'), nul(1, '\0');
     std::string objects;
     for (size_t i = 0; i < depth / 2; i++) objects += R"({"a":)";
-    for (const char* program : {"jsonl_fuzz", "hugging_face_fuzz", "vocabulary_fuzz", "run_folder_fuzz",
-                                "run_state_fuzz", "report_fuzz", "tokenizer_info_fuzz"}) {
+    for (const char* program : {"jsonl_fuzz", "hugging_face_fuzz", "run_folder_fuzz", "run_state_fuzz",
+                                "report_fuzz", "tokenizer_info_fuzz"}) {
         write_whole_file(seed(program, "deep_array"), {R"({"text": )", open, close, "}", nul});
         write_whole_file(seed(program, "deep_object"), {objects, "0", std::string(depth / 2, '}'), nul});
         write_whole_file(seed(program, "deep_unclosed"), {open});

@@ -466,7 +466,6 @@ TEST_F(ChatShards, OptionsOfOtherTextsAreRefused) {
     EXPECT_TRUE(contains(error({"--shard-tokens", "1000", chat}), "--shard-tokens is for plain text"));
     EXPECT_TRUE(contains(error({"-t", "64", plain}), "-t 64 is for questions and answers"));
     EXPECT_TRUE(contains(error({"--field", "prompt", "--as-text", chat}), "leave one out"));
-    EXPECT_TRUE(contains(error({"--vocab", "vocab.bpe", plain}), "are for --make-tokenizer"));
     EXPECT_TRUE(contains(error({"--loss-on-questions", plain}), "--loss-on-questions is for JSONL"));
     EXPECT_FALSE(file_exists(folder / "other_train.bin"));
     EXPECT_EQ(error({"-t", "64", chat}), "");

@@ -39,18 +39,6 @@ static std::set<int> both(const std::set<int>& a, const std::set<int>& b) {
     return common;
 }
 
-TEST(SavedShards, TheSameRunResumesExactly) {
-    Shards shards;
-    shards.write("a.bin", 0, 1001);
-    shards.write("b.bin", 2000, 801);
-    DataLoader first = shards.open(2, 10), second = shards.open(2, 10);
-    read(first, 57, 20);
-    const DataPosition saved = first.position();
-    second.resume(fit_position(saved, shards_of(first), second));
-    EXPECT_EQ(second.position().current_sample, saved.current_sample);
-    for (int i = 0; i < 100; i++) ASSERT_EQ(read(first, 1, 20), read(second, 1, 20)) << i;
-}
-
 TEST(SavedShards, OrderedPositionsCountTokens) {
     Shards shards;
     shards.write("a.bin", 0, 1001);

@@ -490,14 +490,3 @@ Tokenizer finish_tokenizer(Tokenizer tokenizer) {
 }
 
 Tokenizer read_hugging_face_tokenizer(const std::string& path) { return make_tokenizer(load_files(path)); }
-
-Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& encoder_path) {
-    TokenizerFiles files = {encoder_path};
-    files.contents[vocab_json] = read_json_object(encoder_path);
-    files.contents[merges_txt] = read_whole_file(vocab_path, max_json_bytes);
-    Tokenizer tokenizer = make_tokenizer(files);
-    if (!fits_tokenizer_file(tokenizer) || tokenizer.end_of_text + 1 != tokenizer.vocab_size())
-        fail("the merges of %s do not make the tokens of %s one after the other: the two files do not match",
-             vocab_path.c_str(), encoder_path.c_str());
-    return tokenizer;
-}

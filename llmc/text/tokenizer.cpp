@@ -339,7 +339,7 @@ std::string usual_tokenizer(const std::vector<std::string>& folders) {
     return "";
 }
 
-void write_tokenizer(const Tokenizer& tokenizer, const std::string& path, Target target) {
+void write_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
     uint32_t header[header_ints] = {tokenizer_magic, 2, uint32_t(tokenizer.vocab_size()),
                                     uint32_t(tokenizer.end_of_text)};
     std::string table;
@@ -350,7 +350,7 @@ void write_tokenizer(const Tokenizer& tokenizer, const std::string& path, Target
         table += char(bytes.size());
         table += bytes;
     }
-    write_whole_file(path, {{reinterpret_cast<const char*>(header), sizeof(header)}, table}, target);
+    write_whole_file(path, {{reinterpret_cast<const char*>(header), sizeof(header)}, table});
 }
 
 bool is_tokenizer_file(const std::string& path) { return begins_with(path, int(tokenizer_magic)); }

@@ -20,7 +20,7 @@ struct BpeEncoder;
 
 // Which texts of added tokens, such as "<|endoftext|>", become these tokens; the others are ordinary text. A
 // separator of documents takes a line end before and after it.
-enum class AddedTokens { none, end_of_text, all, separator, all_and_separator };
+enum class AddedTokens { none, all, separator, all_and_separator };
 
 struct Tokenizer {
     // A pair of tokens that BPE merges.
@@ -70,7 +70,7 @@ struct Tokenizer {
     // own.
     struct Built {
         std::shared_ptr<BpeEncoder> encoder = nullptr;        // shared, since the type is incomplete
-        std::unique_ptr<AddedTokenMatcher> matchers[5] = {};  // of each AddedTokens but none
+        std::unique_ptr<AddedTokenMatcher> matchers[4] = {};  // of each AddedTokens but none
 
         Built() = default;
         Built(const Built&) {}
@@ -94,13 +94,9 @@ Tokenizer open_tokenizer(const std::string& name_or_path);
 std::string usual_tokenizer(const std::vector<std::string>& folders);
 
 // Writes a tokenizer file of version 2 (magic 20240328; then per token a length byte and the bytes).
-void write_tokenizer(const Tokenizer& tokenizer, const std::string& path, Target target = Target::file);
+void write_tokenizer(const Tokenizer& tokenizer, const std::string& path);
 // Whether the file begins as one. Error if it cannot be read.
 bool is_tokenizer_file(const std::string& path);
-
-// Makes GPT-2's tokenizer from the two files it was published as: vocab.bpe (merges, one pair per line) and
-// encoder.json (token text -> id). Error if they are malformed or do not match.
-Tokenizer make_gpt2_tokenizer(const std::string& vocab_path, const std::string& encoder_path);
 
 // --- Hugging Face's files ---
 
