@@ -53,6 +53,18 @@ struct Distributed : testing::Test {
         const Words command = with(launcher, {"-np", std::to_string(processes)});
         return run_program(with(wrapper, with(command, trainer(SEQUENCES / processes, output, options))));
     }
+    // A command that runs the one behind it as $job, and `script` beside it.
+    Words beside(const std::string& script, const std::string& output,
+                 const std::string& job = "timeout -k 5 100 \"$@\"") {
+        return {"env",
+                "OUTPUT=" + folder(output),
+                "PROGRAM=" + program,
+                "bash",
+                "-uc",
+                "after_step_9() { until grep -qs '^s:9 ' $OUTPUT/main.log; do sleep 0.1; done; }\n" + job +
+                    " & job=$!\n" + script + "\nwait $job",
+                "job"};
+    }
     // A process of a job, with options of its own, and a command that runs the one behind it, or options of
     // mpirun for it.
     struct Member {

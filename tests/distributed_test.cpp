@@ -187,14 +187,9 @@ TEST_F(Distributed, SaysThatProcessesAreBoundToFewCores) {
 
 // The signal goes to the process that was started last, which is rank 1.
 TEST_F(Distributed, SignalToOneRankSavesAndEndsAll) {
-    const std::string script = R"(
-        timeout -k 5 60 "$@" & job=$!
-        until grep -q '^s:9 ' "$OUTPUT/main.log" 2>/dev/null; do sleep 0.1; done
-        kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT")
-        wait $job)";
     const ProgramResult result =
         start(2, {"-x", "1000000", "-n", "1000000"}, "stopped",
-              {"env", "OUTPUT=" + folder("stopped"), "PROGRAM=" + program, "bash", "-c", script, "job"});
+              beside(R"(after_step_9; kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT"))", "stopped"));
     EXPECT_NE(result.status, 0);
     EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
     EXPECT_TRUE(contains(result.out, "wrote checkpoint")) << result.err;

@@ -98,17 +98,13 @@ TEST_F(UnlikeDevices, SpeedsAreMeasured) {
 
 TEST_F(UnlikeDevices, AKilledRunResumesBitIdentically) {
     const std::string script = R"(
-        timeout -k 5 60 "$@" & job=$!
         until [ -e "$OUTPUT/DONE_00000020" ]; do sleep 0.01; done
-        kill -KILL $(pgrep -f "^$PROGRAM .*$OUTPUT") $(pgrep -f "^(mpirun|prterun) .*$OUTPUT")
-        wait $job)";
+        kill -KILL $(pgrep -f "^$PROGRAM .*$OUTPUT") $(pgrep -f "^(mpirun|prterun) .*$OUTPUT"))";
     const std::vector<Member> own = {on("cpu", "3"), on("cpu", "1")};
     const Words options =
         with(step_of(7), {"--dropout", "0.2", "-x", "1000", "-n", "20", "-nk", "2", "-v", "0"});
     expect_ok(start_each(own, options, "straight"));
-    const ProgramResult killed =
-        start_each(own, options, "killed",
-                   {"env", "OUTPUT=" + folder("killed"), "PROGRAM=" + program, "bash", "-c", script, "job"});
+    const ProgramResult killed = start_each(own, options, "killed", beside(script, "killed"));
     EXPECT_NE(killed.status, 0);
     expect_ok(start_each(own, with(options, {"-y", "1"}), "killed"), " at step ");
     EXPECT_TRUE(model_after("straight", 1000) == model_after("killed", 1000));
@@ -139,14 +135,9 @@ TEST_F(UnlikeDevices, ResumesWithAnotherDivision) {
 }
 
 TEST_F(UnlikeDevices, ASignalEndsAllAfterTheStep) {
-    const std::string script = R"(
-        timeout -k 5 60 "$@" & job=$!
-        until grep -q '^s:9 ' "$OUTPUT/main.log" 2>/dev/null; do sleep 0.1; done
-        kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT")
-        wait $job)";
     const ProgramResult result = start_each(
         {on("cpu", "3"), on("cpu", "1")}, with(step_of(12), {"-x", "1000000", "-b", "2"}), "stopped",
-        {"env", "OUTPUT=" + folder("stopped"), "PROGRAM=" + program, "bash", "-c", script, "job"});
+        beside(R"(after_step_9; kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT"))", "stopped"));
     EXPECT_NE(result.status, 0);
     EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
     EXPECT_TRUE(contains(result.out, "wrote checkpoint")) << result.err;
@@ -264,17 +255,13 @@ TEST_F(UnlikeDevices, WhoseExchangeCostsMoreThanHeBringsIsLeftOut) {
 
 // A launcher may signal all processes; then the one that trains gets the signal twice.
 TEST_F(UnlikeDevices, SignalsToWhoIsLeftOutAreForTheOthers) {
-    const std::string script = R"(
-        timeout -k 5 100 "$@" & job=$!
-        until grep -q '^s:9 ' "$OUTPUT/main.log" 2>/dev/null; do sleep 0.1; done
-        kill -TERM $(pgrep -f "^$PROGRAM .*$OUTPUT$WHOM")
-        wait $job)";
     for (const std::string whom : {".* -b 3", ""}) {
-        const std::string name = whom.empty() ? "all" : "left";
+        const std::string name = whom.empty() ? "all" : "left",
+                          script =
+                              R"(after_step_9; kill -TERM $(pgrep -f "^$PROGRAM .*$OUTPUT)" + whom + "\")";
         const ProgramResult result =
             start_each({{{"-b", "3"}, slowly}, {{"-b", "7"}}}, with(step_of(7), {"-x", "1000000"}), name,
-                       {"env", "OUTPUT=" + folder(name), "PROGRAM=" + program, "WHOM=" + whom, "bash", "-uc",
-                        script, "job"});
+                       beside(script, name));
         EXPECT_TRUE(contains(result.out, "note: 1 of 2 processes trains, and this one has 1 CPU thread"));
         EXPECT_TRUE(contains(result.out, whom.empty() ? "stopped by SIGTERM" : "stopped by SIGUSR2"))
             << result.err;
@@ -284,8 +271,7 @@ TEST_F(UnlikeDevices, SignalsToWhoIsLeftOutAreForTheOthers) {
 
 TEST_F(UnlikeDevices, TheDivisionFollowsSpeeds) {
     const std::string script = R"(
-        timeout -k 5 100 "$@" & job=$!
-        until grep -q '^s:9 ' "$OUTPUT/main.log" 2>/dev/null; do sleep 0.1; done
+        after_step_9
         victim=$(pgrep -n -f "^$PROGRAM .*$OUTPUT")
         division() { grep -h -o '"sequences": [0-9]*' "$OUTPUT"/run_*.json 2>/dev/null; }
         until before=$(division); do sleep 0.1; done
@@ -293,13 +279,12 @@ TEST_F(UnlikeDevices, TheDivisionFollowsSpeeds) {
             kill -STOP $victim; sleep 0.1; kill -CONT $victim; sleep 0.01
             if now=$(division) && [ "$now" != "$before" ]; then break; fi
         done
-        kill -TERM $victim
-        wait $job)";
+        kill -TERM $victim)";
     // between machines, where nobody is left out
     const ProgramResult result = start_each(
         {{{"-b", "6"}}, {{"-b", "7"}}},
         with(step_of(12), {"-x", "1000000", "-n", "20", "-nk", "1", "-v", "0", "--ranks-per-node", "1"}),
-        "slower", {"env", "OUTPUT=" + folder("slower"), "PROGRAM=" + program, "bash", "-c", script, "job"});
+        "slower", beside(script, "slower"));
     EXPECT_TRUE(contains(result.out, "note: speeds have changed; division of a step: "));
     EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
 }
@@ -313,6 +298,11 @@ struct Devices : UnlikeDevices {
     }
     ProgramResult run(const std::string& devices, const Words& more, const SendSignal& signal = {}) {
         return run_program(command(devices, more), signal);
+    }
+    // A shell's background process ignores SIGINT, unless it says otherwise.
+    ProgramResult run_beside(const std::string& script, const Words& more) {
+        return run_program(
+            with(beside(script, "devices", "env --default-signal=INT \"$@\""), command("cpu,cpu", more)));
     }
 };
 
@@ -366,17 +356,12 @@ TEST_F(Devices, EndWithTheLineOfAnError) {
 
 // Whatever the job does so many seconds after its launcher has started.
 TEST_F(Devices, EndWithALineWhenASignalComesEarly) {
-    const std::string script = R"(
-        "$@" & job=$!
+    const std::string until_started = R"(
         while kill -0 $job && ! pgrep -f "^(mpirun|prterun) .*$OUTPUT" >/dev/null; do sleep 0.01; done
-        sleep $SECONDS_LATER; kill -INT $job
-        wait $job)";
+        )";
     for (const std::string seconds : {"0", "0.1", "0.3", "0.6", "1"}) {
-        // a shell's background process ignores SIGINT, unless it says otherwise
         const ProgramResult result =
-            run_program(with({"env", "OUTPUT=" + folder("devices"), "SECONDS_LATER=" + seconds, "bash", "-c",
-                              script, "job", "env", "--default-signal=INT"},
-                             command("cpu,cpu", {"-x", "1000000", "-n", "0"})));
+            run_beside(until_started + "sleep " + seconds + "; kill -INT $job", {"-x", "1000000", "-n", "0"});
         EXPECT_EQ(result.status, 130) << seconds;
         EXPECT_NE((result.out + result.err).find("stopped by SIGINT"), std::string::npos)
             << seconds << result.out << result.err;
@@ -403,15 +388,8 @@ TEST_F(Devices, EndWithTheirProgram) {
 // Signals of one request: from timeout to the program and its group, or from somebody to all processes.
 TEST_F(Devices, TakeSignalsThatComeAtOnceAsOne) {
     for (const std::string whom : {"$job $job $job", "$job $(pgrep -f \"^$PROGRAM .*$OUTPUT\")"}) {
-        const std::string script = R"(
-        "$@" & job=$!
-        until grep -q '^s:9 ' "$OUTPUT/main.log" 2>/dev/null; do sleep 0.1; done
-        for process in )" + whom + R"(; do kill -INT $process; done
-        wait $job)";
-        const ProgramResult stopped =
-            run_program(with({"env", "OUTPUT=" + folder("devices"), "PROGRAM=" + program, "bash", "-c",
-                              script, "job", "env", "--default-signal=INT"},
-                             command("cpu,cpu", {"-x", "1000000"})));
+        const ProgramResult stopped = run_beside(
+            "after_step_9; for process in " + whom + "; do kill -INT $process; done", {"-x", "1000000"});
         EXPECT_EQ(stopped.status, 130) << whom << stopped.err;
         EXPECT_TRUE(contains(stopped.out, "stopped by SIGINT")) << whom << stopped.err;
         EXPECT_TRUE(contains(stopped.out, "wrote checkpoint")) << whom << stopped.err;
@@ -425,17 +403,13 @@ TEST_F(Devices, StopAndContinueWithTheirProgram) {
         const std::string script = R"(
         steps() { grep -s -c '^s:' "$OUTPUT/main.log"; }
         later() { until now=$(steps); [ ${now:-0} -gt $1 ]; do sleep 0.1; done; }
-        "$@" & job=$!
         later 9
         kill -TSTP $job
         until ps -o stat= -p $job | grep -q ^T; do sleep 0.1; done
         sleep 0.5; before=$(steps); sleep 1; [ $before = $(steps) ] && echo all have stopped
         kill $LAST $job
-        if [ $LAST = -CONT ]; then later $before; kill -TERM $job; fi
-        wait $job)";
-        const ProgramResult result = run_program(
-            with({"env", "LAST=" + last, "OUTPUT=" + folder("devices"), "bash", "-c", script, "job"},
-                 command("cpu,cpu", {"-x", "1000000"})));
+        if [ $LAST = -CONT ]; then later $before; kill -TERM $job; fi)";
+        const ProgramResult result = run_beside("LAST=" + last + script, {"-x", "1000000"});
         EXPECT_TRUE(contains(result.out, "all have stopped")) << result.err;
         EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
         std::filesystem::remove_all(folder("devices"));
