@@ -35,10 +35,7 @@ TEST_F(Distributed, KillsAtRandomMomentsLoseNothing) {
     const double start_time = now();
     train(processes, options, "straight");
     const double duration = now() - start_time;
-    const char* given = getenv("DISTRIBUTED_SEED");
-    const unsigned seed = given ? unsigned(atoi(given)) : std::random_device()();
-    std::mt19937 random(seed);
-    printf("DISTRIBUTED_SEED=%u\n", seed);
+    std::mt19937 random(printed_seed("DISTRIBUTED_SEED"));
     int newest = -1, interrupted = 0, runs = 0;
     for (; interrupted < num_kills() && runs < 10 * num_kills(); runs++) {
         const std::string victim = interrupted % 2 ? "all" : std::to_string(random() % processes);

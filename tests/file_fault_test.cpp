@@ -63,13 +63,6 @@ static std::vector<long> sample(long count, size_t size, std::mt19937& random) {
     return all;
 }
 
-static unsigned printed_seed() {
-    const char* given = getenv("FILE_FAULT_SEED");
-    const unsigned seed = given ? unsigned(atoi(given)) : std::random_device()();
-    printf("FILE_FAULT_SEED=%u\n", seed);
-    return seed;
-}
-
 TEST(FileFault, AnyCallMayFail) {
     Faults data;
     const std::string base = data / "base", whole = data / "whole", b = data / "b";
@@ -79,7 +72,7 @@ TEST(FileFault, AnyCallMayFail) {
     const long count = long(calls.size()), writes = std::count_if(calls.begin(), calls.end(), is_write);
     ASSERT_GT(count, 100);
     ASSERT_GT(writes, 10);
-    std::mt19937 random(printed_seed());
+    std::mt19937 random(printed_seed("FILE_FAULT_SEED"));
     int runs = 0;
     for (const std::string error : {"EIO", "ENOSPC", "EINTR", "short", "kill"})
         for (long n : sample(error == "short" ? writes : count, 12, random)) {
@@ -157,7 +150,7 @@ TEST(FileFault, KilledAtAnySystemCall) {
     const Words begin =
         with(four, {"-i", data.train, "-j", data.val, "-e", tiny, "-b", "3", "-t", "17", "-y", "1"});
     expect_ok(data.start(base, {}));
-    std::mt19937 random(printed_seed());
+    std::mt19937 random(printed_seed("FILE_FAULT_SEED"));
     for (const bool resumes : {false, true}) {
         Words command = with({program, "-o", b}, resumes ? eight_resumed : begin);
         auto prepare = [&] {
@@ -197,7 +190,7 @@ TEST(FileFault, AFullDiskKeepsTheEarlierCheckpoint) {
     copy_folder(base, whole);
     long writes = 0;
     for (const std::string& call : data.calls_of(whole, eight_resumed)) writes += is_write(call);
-    std::mt19937 random(printed_seed());
+    std::mt19937 random(printed_seed("FILE_FAULT_SEED"));
     for (long n : sample(writes, 12, random)) {
         const std::string fault = format_string("FILE_FAULT=write:%ld+:ENOSPC", n);
         SCOPED_TRACE(fault);
@@ -309,7 +302,7 @@ TEST(FileFault, AnEarlierRunIsNeverSplit) {
                          "-j", data.val, "-e", tiny, "-b", "3", "--device", "cpu", "-t", "17"};
     copy_folder(base, b);
     const long count = long(data.calls_of(b, again).size());
-    std::mt19937 random(printed_seed());
+    std::mt19937 random(printed_seed("FILE_FAULT_SEED"));
     for (long n : sample(count, 25, random)) {
         SCOPED_TRACE(n);
         copy_folder(base, b);

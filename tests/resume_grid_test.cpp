@@ -84,15 +84,8 @@ static std::vector<Words> sample_of_combinations(const std::string& questions, s
     return all;
 }
 
-static unsigned seed() {
-    const char* text = getenv("RESUME_GRID_SEED");
-    const unsigned chosen = text ? unsigned(atoi(text)) : std::random_device()();
-    printf("RESUME_GRID_SEED=%u\n", chosen);
-    return chosen;
-}
-
 TEST_F(Grid, KilledAnywhereARunEndsWithTheSameFiles) {
-    std::mt19937 random(seed());
+    std::mt19937 random(printed_seed("RESUME_GRID_SEED"));
     int kills = 0;
     for (const Words& options : sample_of_combinations(questions, 24, random)) {
         SCOPED_TRACE(joined(options, " "));
@@ -114,7 +107,7 @@ TEST_F(Grid, KilledAnywhereARunEndsWithTheSameFiles) {
 
 // With -nk, what was saved for the signal goes; without it, it stays.
 TEST_F(Grid, StoppedBySignalsARunEndsWithTheSameFiles) {
-    std::mt19937 random(seed());
+    std::mt19937 random(printed_seed("RESUME_GRID_SEED"));
     for (const Words& options : sample_of_combinations(questions, 12, random)) {
         SCOPED_TRACE(joined(options, " "));
         std::filesystem::remove_all(whole);

@@ -171,6 +171,14 @@ inline std::vector<double> printed_losses(const std::string& out) {
     return found;
 }
 
+// The seed of a random test, which a variable of the environment may give.
+inline unsigned printed_seed(const char* variable, unsigned otherwise = std::random_device()()) {
+    const char* given = getenv(variable);
+    const unsigned seed = given ? unsigned(strtoul(given, nullptr, 10)) : otherwise;
+    printf("%s=%u\n", variable, seed);
+    return seed;
+}
+
 // TMPDIR if it is set, else a folder in memory if there is room for a package's root: tests write hundreds of
 // checkpoints, and flushing them to a disk takes longer than all else.
 inline std::filesystem::path temporary_folders() {

@@ -101,10 +101,7 @@ struct Case {
 // A few calls of each function, or all, with one of the errors that it may return. The program does not
 // distinguish the two kinds of memory.
 static std::vector<Case> choose_cases(const Calls& calls) {
-    const char* seed_text = getenv("VULKAN_FAULTS_SEED");
-    const unsigned seed = seed_text ? unsigned(atoi(seed_text)) : 1;
-    printf("VULKAN_FAULTS_SEED=%u\n", seed);
-    std::mt19937 random(seed);
+    std::mt19937 random(printed_seed("VULKAN_FAULTS_SEED", 1));
     std::vector<Case> cases;
     for (const auto& [function, count] : calls.of) {
         if (!is_wanted(function)) continue;
