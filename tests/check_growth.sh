@@ -13,5 +13,5 @@ check() {
 }
 check 45337 llmc shaders
 check 6436 dev
-check 31963 tests
+check 31966 tests
 exit $bad

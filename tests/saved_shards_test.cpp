@@ -102,6 +102,9 @@ TEST(SavedShards, OtherContentIsSeen) {
     EXPECT_EQ(is_seen(), "====");
     std::filesystem::rename(shards / "m1.bin", shards / "m1b.bin");
     EXPECT_EQ(is_seen(), "====");
+    shards.write("z.bin", 3000, 101);  // one more
+    EXPECT_EQ(is_seen(), "xxxx");
+    std::filesystem::remove(shards / "z.bin");
     shards.write("m1b.bin", 5000, 101);  // as many tokens
     EXPECT_EQ(is_seen(), "xxxx");
     std::filesystem::remove(shards / "m1b.bin");
