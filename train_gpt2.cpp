@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <limits>
 #include <map>
 #include <optional>
@@ -193,8 +194,10 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
         show_text_run(o, inputs, !run.stopping || run.is_complete, has_best);
     if (!run.stopping) return 0;
     const std::string command = o.saves() ? resume_command(o) : "";
+    const bool may_be_key = run.stopping == SIGTERM && job.size > 1 && !getenv(devices_variable);
     print_line(
-        stdout, "stopped by %s; %s", signal_name(run.stopping),
+        stdout, "stopped by %s%s; %s", signal_name(run.stopping),
+        may_be_key ? ", which mpirun sends for Ctrl-C, too" : "",
         (run.is_complete ? "the run is complete: " + command + " only repeats what follows its last step"
          : o.saves()     ? command + " resumes from here"
                          : format_string("nothing was saved, since %s", why_nothing_is_saved(o)))
@@ -546,6 +549,7 @@ static bool stays_in_job(Options& o, const Division& division, Communicator& job
 // Opens the device, chooses what is not given, and trains.
 static int train(Options& o, Communicator& job) {
     catch_save_signal();
+    if (!has_launcher()) announce_interrupts("train_gpt2", o.plans_only() ? "" : " before the first step");
     const auto pad = open_training_device(o, job);
     if (o.needs_tokens())
         prepare_and_choose(o, pad.get(), job);

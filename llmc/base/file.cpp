@@ -415,7 +415,10 @@ StopWritingAtSignals::StopWritingAtSignals() {
     catch_stop_signals();
     stops_at_signals = true;
 }
-StopWritingAtSignals::~StopWritingAtSignals() { stops_at_signals = false; }
+StopWritingAtSignals::~StopWritingAtSignals() {
+    stops_at_signals = false;
+    release_stop_signals();
+}
 
 static void throw_if_stopped() {
     if (stops_at_signals && stop_signal()) throw StoppedBySignal(stop_signal());

@@ -9,10 +9,17 @@
 #pragma once
 #include <cstdint>
 
+// From now on, SIGINT, SIGTERM, SIGHUP and SIGXCPU end the program with a line that says so: "PROGRAM:
+// stopped by SIGINT" and `when`. An empty name: without a line.
+void announce_interrupts(const char* program, const char* when = "");
+
 // From now on, SIGINT, SIGTERM, SIGHUP, SIGXCPU (CPU time used up), SIGUSR2 (schedulers send it before they
 // kill a job) and SIGPIPE (nobody reads the output any more) ask the run to stop cleanly. After SIGINT or
 // SIGTERM, a second one of these two kills the program, unless it comes at once.
 void catch_stop_signals();
+
+// Nothing more is caught, and interrupts are announced again, unless such a signal has come.
+void release_stop_signals();
 
 // What that second one does instead, in a signal handler. Not on Windows.
 void at_second_stop_signal(void (*action)(int number));

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <initializer_list>
 #include <thread>
 #include <utility>
@@ -66,17 +67,47 @@ void at_second_stop_signal(void (*action)(int)) { at_second = action; }
 
 static void record_save(int) { save_received = 1; }
 
-static void handle(int number, void (*handler)(int)) {
+static void handle(int number, void (*handler)(int), int more_flags = 0) {
     struct sigaction action = {}, before = {};
     sigaction(number, nullptr, &before);
     if (before.sa_handler == SIG_IGN) return;
     action.sa_handler = handler;
-    action.sa_flags = SA_RESTART;  // do not interrupt pending reads and writes
+    action.sa_flags = SA_RESTART | more_flags;  // do not interrupt pending reads and writes
     sigaction(number, &action, nullptr);
 }
 
+static const int interrupts[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
+
+static const char *announcer = nullptr, *announced_when = "";
+
+static void end_with_line(int number) {
+    const char* const words[] = {isatty(STDERR_FILENO) ? "\n" : "",
+                                 announcer,
+                                 ": stopped by ",
+                                 signal_name(number),
+                                 announced_when,
+                                 "\n"};
+    watch_output();
+    for (const char* word : words)
+        if (write(STDERR_FILENO, word, strlen(word)) < 0) break;
+    raise(number);
+}
+
+void announce_interrupts(const char* program, const char* when) {
+    announcer = program;
+    announced_when = when;
+    for (int number : interrupts) handle(number, end_with_line, SA_RESETHAND | SA_NODEFER);
+}
+
+void release_stop_signals() {
+    if (stop_received) return;
+    for (int number : {SIGUSR2, SIGPIPE}) handle(number, SIG_DFL);
+    for (int number : interrupts) handle(number, SIG_DFL);
+    if (announcer) announce_interrupts(announcer, announced_when);
+}
+
 void catch_interrupts() {
-    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGXCPU}) handle(number, record_stop);
+    for (int number : interrupts) handle(number, record_stop);
 }
 
 void catch_stop_signals() {
@@ -98,7 +129,7 @@ bool take_save_request() {
 static bool is_deadly(int number) {
     struct sigaction action = {};
     sigaction(number, nullptr, &action);
-    return action.sa_handler == SIG_DFL;
+    return action.sa_handler == SIG_DFL || action.sa_handler == end_with_line;
 }
 
 void take_signals_from_input(void (*end)(int)) {

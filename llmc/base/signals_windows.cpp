@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 
 #include "llmc/base/signals.h"
 
@@ -24,6 +25,25 @@ static BOOL WINAPI record_event(DWORD event) {
 
 static void record_signal(int number) {
     if (!stop_received) stop_received = number;
+}
+
+static const char *announcer = nullptr, *announced_when = "";
+
+static BOOL WINAPI end_with_line(DWORD event) {
+    const int number = event == CTRL_C_EVENT ? SIGINT : event == CTRL_BREAK_EVENT ? SIGBREAK : closing;
+    fprintf(stderr, "%s: stopped by %s%s\n", announcer, signal_name(number), announced_when);
+    return FALSE;  // ends the program
+}
+
+void announce_interrupts(const char* program, const char* when) {
+    announcer = program;
+    announced_when = when;
+    SetConsoleCtrlHandler(end_with_line, FALSE);
+    SetConsoleCtrlHandler(end_with_line, TRUE);
+}
+
+void release_stop_signals() {
+    if (!stop_received) SetConsoleCtrlHandler(record_event, FALSE);
 }
 
 void catch_stop_signals() {

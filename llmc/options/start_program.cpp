@@ -18,7 +18,9 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/os.h"
+#include "llmc/base/signals.h"
 #include "llmc/base/system_files.h"
+#include "llmc/distributed/communicator.h"
 #include "llmc/kernels/self_test.h"
 
 static std::string program_name;
@@ -161,6 +163,8 @@ void start_program(char** argv) {
         const int allowed = getenv("OMP_NUM_THREADS") ? most_threads : std::min(most_threads, cpu_quota());
         use_threads(std::min(omp_get_max_threads(), allowed));
         begin_self_test(argv);
+        // of a job, the launcher's signals to the other processes are no news
+        if (!has_launcher()) announce_interrupts(program_name.c_str());
     } catch (const std::exception& error) {
         exit(report_error(program_name.c_str(), error));
     }

@@ -10,6 +10,7 @@
 //   error comes after the output that led to it.
 // - Starts OpenMP's threads as use_threads() does, at most 1024: OMP_NUM_THREADS, or one for each CPU that
 //   the process may use, at most as many as its control groups give it time for.
+// - Calls announce_interrupts() (signals.h).
 // - When the program exits, checks that standard output took everything; if not, prints an error line and
 //   changes the exit status to 1.
 void start_program(char** argv);
