@@ -48,6 +48,14 @@ struct Sequences {
     size_t shard = 0;
     uint64_t at = 0;  // first token of the next sequence
 
+    double share_read() const {
+        double read = double(at), all = 0;
+        for (size_t i = 0; i < shards.size(); i++) {
+            if (i < shard) read += double(shards[i].tokens);
+            all += double(shards[i].tokens);
+        }
+        return read / all;
+    }
     // Fills inputs and targets (B,T), and counts (B) with the number of tokens in each row. Returns false if
     // no sequence is left.
     bool next(std::vector<int>& inputs, std::vector<int>& targets, std::vector<int>& counts) {
@@ -85,6 +93,9 @@ struct TextSequences {
     std::vector<bool> counts = {};  // of their tokens: whether it is an answer's
     bool has_ended = false;         // likewise
 
+    double share_read() const {  // 0: unknown
+        return reader->total_bytes ? double(reader->bytes_read) / double(reader->total_bytes) : 0;
+    }
     void ignore(std::span<int> targets, size_t first) const {
         for (size_t i = 0; packer && i < targets.size(); i++)
             if (!counts[first + i]) targets[i] = ignored_target;
@@ -186,14 +197,28 @@ struct Answers {
     }
 };
 
+// On a terminal, once it takes more than two seconds.
+struct EvalProgress {
+    std::optional<Phase> phase = {};
+    double last = now() + 1.9;
+
+    void show(double share) {
+        if (!on_terminal() || now() - last < 0.1) return;
+        last = now();
+        update_phase(phase, "evaluating", share > 0 ? format_string("%.1f%%", 100 * share) : "");
+    }
+};
+
 template <class Real, class Source>
 static Score score(GPT2<Real>& g, Source& sequences, int max_batches,
                    const std::optional<Tokenizer>& tokenizer) {
     Score score;
     int batch = 0;
+    EvalProgress progress;
     Answers answers = {.T = g.acts.T};
     const auto next = [&](std::vector<int>& inputs, std::vector<int>& targets, std::vector<int>& lengths) {
         answers.count(score);
+        progress.show(max_batches > 0 ? double(batch) / max_batches : sequences.share_read());
         if (batch++ == max_batches || !sequences.next(inputs, targets, lengths)) return false;
         answers.begin(targets, lengths);
         return true;
@@ -251,7 +276,7 @@ static std::vector<TokenShard> open_shards(const EvalOptions& options, TrainedMo
     return shards;
 }
 
-// The texts of --text. Documents end as they did in the model's training on a text, unless an option says it.
+// The texts of --text. Documents end as they did in the model's training, unless an option says it.
 static TextSequences open_texts(const EvalOptions& options, TrainedModel& model) {
     if (!model.tokenizer)
         fail("--text: the tokenizer of %s is not known: name it with --tokenizer", model.source.name.c_str());
@@ -262,6 +287,11 @@ static TextSequences open_texts(const EvalOptions& options, TrainedModel& model)
     for (const std::string& file : text.found.files) seen.add_once(file);
     if (text.split == DocumentSplit::automatic)
         text.split = text.is_jsonl() ? DocumentSplit::none : model.source.split;
+    if (text.split == DocumentSplit::automatic && model.source.is_file)
+        print_line(
+            stderr,
+            "note: a file is taken as one document, since nothing says how the model's training divided "
+            "texts; if at blank lines, give --split-documents blank-line");
     note_left_out(text.found);
     TextSequences sequences = {std::make_unique<TextReader>(text.found.files, text), &*model.tokenizer,
                                options.batch, options.sequence};
@@ -328,7 +358,13 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
         texts->notes.print(options.sequence, options.sequence == model.positions());
     }
     if (examples.empty()) return;
-    print_hellaswag(*score_hellaswag(*g, examples, nullptr, [] { return true; }));
+    EvalProgress progress;
+    const auto score = score_hellaswag(*g, examples, nullptr, [&] {
+        progress.show(0);
+        return true;
+    });
+    progress.phase.reset();
+    print_hellaswag(*score);
 }
 
 static void add_options(CommandLine& line, EvalOptions& o) {

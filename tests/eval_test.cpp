@@ -93,6 +93,37 @@ TEST_F(Eval, TextsAsTheirShards) {
     }
 }
 
+// Exported, too, a model knows where the documents of its training end; another one is told.
+TEST_F(Eval, DocumentsEndAsInTraining) {
+    std::string text;
+    for (int i = 0; text.size() < 30000; i++) text += "line " + std::to_string(i) + (i % 3 ? "\n" : "\n\n");
+    write_whole_file(folder / "a.txt", {text});
+    const std::string train = BINARY_DIR "/train_gpt2", run = folder / "run", mark = "--split-documents ";
+    const auto eval = [&](const std::string& model, const std::string& more) {
+        const ProgramResult result = run_program(
+            words_of(program + " --device cpu --text " + (folder / "a.txt") + " -e " + model + " " + more));
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_EQ(contains(result.err, "give --split-documents"),
+                  model.ends_with(".safetensors") && more.empty());
+        return result.out;
+    };
+    for (const std::string split : {"blank-line", "none", "endoftext"}) {
+        expect_ok(run_program(words_of(train + " --text " + (folder / "a.txt") + " -x 2 -t 32 -s 0 -o " +
+                                       run + " --device cpu -e custom:layers=1,heads=2,channels=16 " +
+                                       (split == "blank-line" ? "" : mark + split))));
+        const std::string exported = folder / split, alone = folder / (split + "_alone");
+        expect_ok(run_program(words_of(train + " -e " + run + " --export hf " + exported)));
+        EXPECT_EQ(eval(exported, ""), eval(run, "")) << split;
+        EXPECT_EQ(eval(exported, ""), eval(run, mark + split));
+        EXPECT_NE(eval(exported, mark + (split == "blank-line" ? "none" : "blank-line")), eval(run, ""));
+        const std::string config = read_whole_file(exported + "/config.json");
+        std::filesystem::copy(exported, alone);  // as other programs write it
+        write_whole_file(alone + "/config.json",
+                         {config.substr(0, config.find(",\n  \"document_split")), "}"});
+        EXPECT_EQ(eval(alone + "/model.safetensors", ""), eval(alone, mark + "none"));
+    }
+}
+
 TEST_F(Eval, HellaSwagOfACheckpoint) {
     const ModelConfig config = parse_descriptor(tiny);
     write_model(folder / "zero.bin", config,

@@ -64,9 +64,11 @@ void export_hugging_face(const std::string& folder, const ExportedModel& model) 
     for (const std::string& old : file_names)
         if (old != card_name && file_exists(folder + "/" + old)) remove_file(folder + "/" + old);
     if (model.tokenizer) write_hugging_face_tokenizer(folder, *model.tokenizer, model.config.max_seq_len);
-    write_hugging_face(folder, model.config, model.read, model.type,
-                       model.tokenizer ? model.tokenizer->end_of_text : -1,
-                       model.tokenizer ? model.tokenizer->roles : "");
+    write_hugging_face(
+        folder, model.config, model.read, model.type, model.tokenizer ? model.tokenizer->end_of_text : -1,
+        model.tokenizer ? model.tokenizer->roles : "",
+        model.source.split == DocumentSplit::automatic ? ""
+                                                       : document_split_names[size_t(model.source.split)]);
     print_line(stdout, "wrote %s: model.safetensors, config.json, generation_config.json and README.md%s",
                folder.c_str(),
                model.tokenizer

@@ -14,6 +14,7 @@
 
 using nlohmann::json;
 
+static const char* const split_key = "document_split";
 static const double json_epsilon = 1e-5;  // LAYERNORM_EPSILON as JSON has it, which is no float's value
 
 // Hugging Face's name of each parameter tensor, in the order of ParameterTensor.
@@ -86,13 +87,24 @@ static int read_config(const std::string& path, const ModelConfig& config) {
     return heads->get<int>();
 }
 
+static std::string config_beside(const std::string& path) {
+    return (std::filesystem::path(path).parent_path() / "config.json").generic_string();
+}
+
 static int find_heads(const std::string& path, const ModelConfig& config) {
-    const auto config_file = std::filesystem::path(path).parent_path() / "config.json";
-    if (std::filesystem::exists(config_file)) return read_config(config_file.generic_string(), config);
+    const std::string config_file = config_beside(path);
+    if (std::filesystem::exists(config_file)) return read_config(config_file, config);
     fail(
         "%s: the tensors do not say how many heads the model has: write {\"n_head\": N} to %s (all of "
         "OpenAI's GPT-2 models have 64 channels per head)",
-        path.c_str(), config_file.generic_string().c_str());
+        path.c_str(), config_file.c_str());
+}
+
+std::string split_of_hugging_face(const std::string& path) {
+    const std::string config_file = config_beside(path);
+    if (!std::filesystem::exists(config_file)) return "";
+    const json split = read_json_object(config_file, 1 << 20).value(split_key, json());
+    return split.is_string() ? split.get<std::string>() : "";
 }
 
 static void check_tensors(const Model& model) {
@@ -191,25 +203,27 @@ void read_hugging_face(const std::string& path, const WriteTensor& write) {
 static const char* const safetensors_types[] = {"F32", "BF16", "F16"};
 static const char* const torch_types[] = {"float32", "bfloat16", "float16"};
 
-static std::string config_json(const ModelConfig& config, StoredType type, int end_of_text) {
-    const JsonMembers fields = {{"architectures", json::array({"GPT2LMHeadModel"})},
-                                {"model_type", "gpt2"},
-                                {"activation_function", "gelu_new"},
-                                {"attn_pdrop", 0.0},
-                                {"embd_pdrop", 0.0},
-                                {"resid_pdrop", 0.0},
-                                {"bos_token_id", end_of_text},
-                                {"eos_token_id", end_of_text},
-                                {"initializer_range", 0.02},
-                                {"layer_norm_epsilon", json_epsilon},
-                                {"n_ctx", config.max_seq_len},
-                                {"n_positions", config.max_seq_len},
-                                {"n_embd", config.channels},
-                                {"n_head", config.num_heads},
-                                {"n_layer", config.num_layers},
-                                {"vocab_size", config.vocab_size},
-                                {"tie_word_embeddings", true},
-                                {"torch_dtype", torch_types[int(type)]}};
+static std::string config_json(const ModelConfig& config, StoredType type, int end_of_text,
+                               const std::string& split) {
+    JsonMembers fields = {{"architectures", json::array({"GPT2LMHeadModel"})},
+                          {"model_type", "gpt2"},
+                          {"activation_function", "gelu_new"},
+                          {"attn_pdrop", 0.0},
+                          {"embd_pdrop", 0.0},
+                          {"resid_pdrop", 0.0},
+                          {"bos_token_id", end_of_text},
+                          {"eos_token_id", end_of_text},
+                          {"initializer_range", 0.02},
+                          {"layer_norm_epsilon", json_epsilon},
+                          {"n_ctx", config.max_seq_len},
+                          {"n_positions", config.max_seq_len},
+                          {"n_embd", config.channels},
+                          {"n_head", config.num_heads},
+                          {"n_layer", config.num_layers},
+                          {"vocab_size", config.vocab_size},
+                          {"tie_word_embeddings", true},
+                          {"torch_dtype", torch_types[int(type)]}};
+    if (!split.empty()) fields.emplace_back(split_key, split);
     return json_text(fields, 2) + "\n";
 }
 
@@ -221,7 +235,8 @@ static std::string generation_config_json(int end_of_text, const std::string& ro
 }
 
 void write_hugging_face(const std::string& dir, const ModelConfig& config, const ReadTensor& read,
-                        StoredType type, int end_of_text, const std::string& roles) {
+                        StoredType type, int end_of_text, const std::string& roles,
+                        const std::string& split) {
     validate(config, dir);
     if (type == StoredType::q8_0) fail("%s: safetensors files hold no q8_0: use gguf", dir.c_str());
     create_folders(dir);
@@ -235,5 +250,5 @@ void write_hugging_face(const std::string& dir, const ModelConfig& config, const
     for (const ModelTensor& t : tensors) write_tensor(file, read, t, type, true);
     file.finish();
     write_whole_file(dir + "/generation_config.json", {generation_config_json(end_of_text, roles)});
-    write_whole_file(dir + "/config.json", {config_json(config, type, end_of_text)});
+    write_whole_file(dir + "/config.json", {config_json(config, type, end_of_text, split)});
 }

@@ -16,9 +16,13 @@ ModelConfig read_hugging_face_header(const std::string& path);
 // Checks the files as above, then passes all tensors to `write` as floats.
 void read_hugging_face(const std::string& path, const WriteTensor& write);
 
+// What config.json beside the model says of the documents of its training, as --split-documents does; "":
+// nothing. Other programs ignore it.
+std::string split_of_hugging_face(const std::string& path);
+
 // Writes dir/model.safetensors, dir/generation_config.json and last dir/config.json. The JSON files name the
-// token that ends a text (-1: the last one), and what `roles` say, the tokenizer's (text/tokenizer_roles.h).
-// The type is any but q8_0. Creates dir.
+// token that ends a text (-1: the last one), and what `roles` say, the tokenizer's (text/tokenizer_roles.h);
+// `split`: what split_of_hugging_face() returns. The type is any but q8_0. Creates dir.
 void write_hugging_face(const std::string& dir, const ModelConfig& config, const ReadTensor& read,
                         StoredType type = StoredType::fp32, int end_of_text = -1,
-                        const std::string& roles = "");
+                        const std::string& roles = "", const std::string& split = "");

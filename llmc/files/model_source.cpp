@@ -11,6 +11,7 @@
 #include "llmc/base/toml.h"
 #include "llmc/base/utf8.h"
 #include "llmc/files/checkpoint.h"
+#include "llmc/files/hugging_face.h"
 #include "llmc/files/model_file.h"
 #include "llmc/text/bpe_trainer.h"
 
@@ -29,6 +30,13 @@ std::string recorded_option(const nlohmann::json& run, const std::string& name, 
     return "";
 }
 
+// automatic: another name, or none.
+static DocumentSplit split_named(const std::string& name) {
+    const std::vector<std::string>& names = document_split_names;
+    const auto found = std::find(names.begin(), names.end(), name);
+    return found == names.end() ? DocumentSplit::automatic : DocumentSplit(found - names.begin());
+}
+
 // Takes what a run's JSON object says about the model.
 static void take_record(ModelSource& model, const std::string& run, const std::string& path) {
     if (run.empty()) return;
@@ -40,10 +48,7 @@ static void take_record(ModelSource& model, const std::string& run, const std::s
         fail("%s was not written by this program: positions", path.c_str());
     model.positions = positions;
     if (recorded_option(object, "text", path).empty()) return;
-    const std::vector<std::string>& names = document_split_names;
-    const auto found =
-        std::find(names.begin(), names.end(), recorded_option(object, "split-documents", path));
-    if (found != names.end()) model.split = DocumentSplit(found - names.begin());
+    model.split = split_named(recorded_option(object, "split-documents", path));
     const bool is_text = recorded_option(object, "field", path).empty();
     if (model.split == DocumentSplit::automatic)
         model.split = is_text ? DocumentSplit::blank_line : DocumentSplit::none;
@@ -68,9 +73,10 @@ static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool
 
 static ModelSource find_file(const std::string& name, const std::string& path) {
     ModelSource model = {.name = name, .path = path, .is_file = true, .tokenizer = {}};
-    if (!fold_case(path).ends_with(".bin"))
+    if (!fold_case(path).ends_with(".bin")) {
         model.tokenizer = tokenizer_beside(path, model.has_unusable_tokenizer);
-    else if (const auto [folder, step] = checkpoint_of(path); step >= 0)
+        model.split = split_named(split_of_hugging_face(path));
+    } else if (const auto [folder, step] = checkpoint_of(path); step >= 0)
         take_record(model, check_model_of_checkpoint(folder, step), run_path(folder, step));
     return model;
 }

@@ -11,14 +11,15 @@
 #include "llmc/text/tokenizer_info.h"
 
 struct ModelSource {
-    std::string name;                           // as -e gives it, for messages
-    std::string path;                           // of the model's file, or the descriptor
-    bool is_file = false;                       // false: a new model
-    std::optional<TokenizerInfo> tokenizer;     // that made its training data, if a file beside it says
-    std::string chosen;                         // of a run's folder: a line that says which checkpoint it is
-    bool has_unusable_tokenizer = false;        // a file beside it holds one that this program cannot read
-    int positions = 0;                          // trained so far, as its run says; 0: all of the model's
-    DocumentSplit split = DocumentSplit::none;  // of its run's text, if it had --text
+    std::string name;                        // as -e gives it, for messages
+    std::string path;                        // of the model's file, or the descriptor
+    bool is_file = false;                    // false: a new model
+    std::optional<TokenizerInfo> tokenizer;  // that made its training data, if a file beside it says
+    std::string chosen;                      // of a run's folder: a line that says which checkpoint it is
+    bool has_unusable_tokenizer = false;     // a file beside it holds one that this program cannot read
+    int positions = 0;                       // trained so far, as its run says; 0: all of the model's
+    // How its training divided texts into documents; automatic: unknown.
+    DocumentSplit split = DocumentSplit::automatic;
 
     // Otherwise a new model has as many positions as -t asks for.
     bool names_positions() const { return is_file || path.find("max_seq_len=") != path.npos; }
