@@ -93,3 +93,15 @@ TEST(Progress, LargeFilesShowHowMuchIsDone) {
     const std::string shown = testing::internal::GetCapturedStdout();
     EXPECT_TRUE(contains(shown, "writing the checkpoint (2.0 of 3.0 GiB)"));
 }
+
+// The launcher of --devices stands between a program and its terminal, which may be one without a status
+// line.
+TEST(Progress, TextGoesToTheLaunchersTerminal) {
+    EXPECT_EQ(prints_to_terminal(), is_terminal(stdout));
+    for (const char* columns : {"0", "80"}) {
+        setenv(columns_variable, columns, 1);
+        EXPECT_TRUE(prints_to_terminal());
+        EXPECT_EQ(on_terminal(), columns[0] != '0');
+    }
+    unsetenv(columns_variable);
+}

@@ -2,6 +2,7 @@
 // they train like one process with all of them.
 #include <omp.h>
 
+#include "llmc/launchpad/device.h"
 #include "llmc/run/division.h"
 #include "tests/distributed_run.h"
 #include "tests/terminal.h"
@@ -134,12 +135,29 @@ TEST_F(UnlikeDevices, ResumesWithAnotherDivision) {
     for (size_t i = 0; i < resumed.size(); i++) EXPECT_NEAR(resumed[i], straight[i], 1e-5) << "step " << i;
 }
 
+// A step of a text has the sequences of all -b; where some do not say it, one size is chosen for all.
+TEST_F(UnlikeDevices, EachMayHaveABatchOfItsOwn) {
+    std::string lines;
+    for (int i = 0; lines.size() < 100000; i++) lines += "line " + std::to_string(i) + "\n\n";
+    write_whole_file(data / "text.txt", {lines});
+    const std::string one =
+        "-np 1 " + program + " --text " + (data / "text.txt") + " -o " + folder("text") +
+        " -x 2 -t 16 -s 0 --device cpu --threads 1 -e custom:layers=1,heads=2,channels=16 ";
+    const auto run = [&](const std::string& first, const std::string& second) {
+        return output_of(run_program(with(launcher, words_of(one + first + " : " + one + second))));
+    };
+    EXPECT_TRUE(contains(run("-b 2", "-b 6"), " --total-batch-size 128 "));
+    EXPECT_TRUE(contains(run("-b 6", "-b 2"), " --total-batch-size 128 "));
+    EXPECT_TRUE(contains(run("", "-b 2"), " --total-batch-size 2048 "));
+}
+
 TEST_F(UnlikeDevices, ASignalEndsAllAfterTheStep) {
     const ProgramResult result = start_each(
         {on("cpu", "3"), on("cpu", "1")}, with(step_of(12), {"-x", "1000000", "-b", "2"}), "stopped",
         beside(R"(after_step_9; kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT"))", "stopped"));
     EXPECT_NE(result.status, 0);
-    EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
+    EXPECT_TRUE(contains(result.out, "stopped by SIGTERM, which mpirun sends for Ctrl-C, too; "))
+        << result.err;
     EXPECT_TRUE(contains(result.out, "wrote checkpoint")) << result.err;
 }
 
@@ -314,6 +332,15 @@ TEST_F(Devices, StartsThem) {
     const ProgramResult shares = run("cpu,cpu", {"--share", "3,1"});
     EXPECT_TRUE(contains(shares.out, "division of a step: 6 sequences on cpu, 1 thread, --share 3 "))
         << shares.err;
+}
+
+TEST_F(Devices, AllAreThoseThatAreNotSoftware) {
+    const ProgramResult all = run("all", {"-x", "1"});
+    EXPECT_EQ(all.status, 0) << all.err;
+    for (const DeviceInfo& device : list_devices())
+        EXPECT_NE(device.is_gpu(),
+                  contains(all.out, "--devices all leaves out device " + std::to_string(device.index) + " (" +
+                                        device.name + "): it is software"));
 }
 
 TEST_F(Devices, AreRefusedBeforeAnythingStarts) {

@@ -72,6 +72,8 @@ static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const La
                      .sources = std::max(1, int(shares_of(o.text).size()))};
     const auto if_given = [&](const auto& value) { return o.is_given(value) ? value : 0; };
     in.batch = if_given(o.batch);
+    if (o.is_divided) in.batch = o.batch_of_all;
+    if (in.batch && o.is_divided) in.processes = 1;  // which draws the sequences of all
     in.sequence = if_given(o.sequence);
     in.tokens_per_step = std::max(0, if_given(o.total_batch));
     if (o.is_given(o.max_steps)) in.steps = o.max_steps;

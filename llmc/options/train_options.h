@@ -76,6 +76,7 @@ struct Options {
     // speeds (division.h); how many of this machine use this one's device.
     int num_nodes = 1;
     bool knows_devices = num_processes == 1, is_divided = false;
+    int batch_of_all = 0;  // sum of the -b of unlike processes; 0: not all of them give one
     int processes_on_device = 1;
     std::string expected_data = "";              // a dry run of --text: the tokens that the run would have
     std::vector<uint64_t> expected_tokens = {};  // and those of each source of a mixture

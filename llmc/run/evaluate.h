@@ -14,6 +14,7 @@
 #include "llmc/generate/text_generator.h"
 #include "llmc/model/gpt2.h"
 #include "llmc/run/division.h"
+#include "llmc/run/progress.h"
 #include "llmc/text/text_stream.h"
 #include "llmc/text/tokenizer.h"
 
@@ -158,7 +159,7 @@ void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer,
     TextGenerator<Real> generator(g, sample_capacity(options.positions, options.length), 1,
                                   {.sampler = options.sampler, .vocab_size = vocab_size});
     generator.start(answers ? options.question : std::vector<int>{end_of_text}, {coin_state});
-    TextStream text;
+    TextStream text = {.escape = prints_to_terminal()};
     printf("%s:\n---\n",
            answers ? "a question of the validation set, and the model's [answer]" : "generating");
     for (size_t i = 1; i < options.question.size(); i++) text.write(tokenizer->decode(options.question[i]));

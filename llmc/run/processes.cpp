@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <span>
 #include <system_error>
@@ -24,14 +25,19 @@
 #include "llmc/options/start_program.h"
 #include "llmc/run/progress.h"
 
-static std::vector<DeviceInfo> usable_gpus() {
-    std::vector<DeviceInfo> gpus;
+static std::vector<DeviceInfo> all_devices() {
     try {
-        for (const DeviceInfo& device : list_devices())
-            if (device.is_gpu() && device.missing.empty()) gpus.push_back(device);
+        return list_devices();
     } catch (const Error&) {
-        // no Vulkan: no GPUs
+        return {};  // no Vulkan
     }
+}
+
+static bool is_usable_gpu(const DeviceInfo& device) { return device.is_gpu() && device.missing.empty(); }
+
+static std::vector<DeviceInfo> usable_gpus() {
+    std::vector<DeviceInfo> gpus = all_devices();
+    std::erase_if(gpus, [](const DeviceInfo& device) { return !is_usable_gpu(device); });
     return gpus;
 }
 
@@ -85,7 +91,14 @@ static std::vector<std::string> named_devices(const Options& o) {
             all.push_back(number_of_device(name, o.devices.size() == 1));
         return all;
     }
-    for (const DeviceInfo& gpu : usable_gpus()) all.push_back(std::to_string(gpu.index));
+    for (const DeviceInfo& device : all_devices())
+        if (is_usable_gpu(device))
+            all.push_back(std::to_string(device.index));
+        else
+            print_line(stdout, "note: --devices all leaves out device %d (%s): %s", device.index,
+                       device.name.c_str(),
+                       device.missing.empty() ? "it is software, which computes on the CPU's cores"
+                                              : ("it lacks " + device.missing).c_str());
     all.push_back("cpu");
     return all;
 }
@@ -166,7 +179,7 @@ std::optional<int> train_on_devices(Options& o, int argc, char** argv) {
             "libopenmpi-dev, and build again");
     const std::vector<std::string> command = command_for(devices, o.share, arguments);
     set_environment(devices_variable, devices_options(o));
-    if (on_terminal()) set_environment(columns_variable, std::to_string(columns_of_terminal()));
+    if (is_terminal(stdout)) set_environment(columns_variable, std::to_string(columns_of_terminal()));
     try {
         // The processes share the cores. Open MPI 4 reads OMPI_MCA_*, its successors PRTE_MCA_*.
         return run_instead(command, {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
@@ -264,6 +277,9 @@ void compare_devices(Options& o, const LaunchPad* pad, Communicator& job) {
                       o.offloads_optimizer(), (unsigned long long)o.device_memory));
     o.knows_devices = true;
     o.is_divided = std::count(all.begin(), all.end(), all[0]) < job.size;
+    const std::vector<double> batches = job.gather(o.is_given(o.batch) ? o.batch : 0.0);
+    if (!std::count(batches.begin(), batches.end(), 0.0))
+        o.batch_of_all = int(std::min(std::accumulate(batches.begin(), batches.end(), 0.0), 0x1p30));
 }
 
 void choose_step_of_all(Options& o, Communicator& job) {

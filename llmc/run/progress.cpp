@@ -27,6 +27,8 @@ static size_t columns() {
 
 bool on_terminal() { return columns() > 0; }
 
+bool prints_to_terminal() { return getenv(columns_variable) || is_terminal(stdout); }
+
 static bool status_line_is_there = false;
 
 void clear_status_line() {

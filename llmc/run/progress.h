@@ -15,6 +15,7 @@ class LaunchPad;
 // Whether standard output is a terminal whose last line can be rewritten: columns_of_terminal() (os.h). A
 // launcher stands between the processes of --devices and it: they find its columns in the environment.
 bool on_terminal();
+bool prints_to_terminal();  // also one whose last line stays
 extern const char* const columns_variable;
 
 // Removes the status line. Call it before printing anything else.
