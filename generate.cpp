@@ -248,9 +248,9 @@ static void read_lines_typed(const std::function<void(const std::string& line)>&
     while (const std::optional<std::string> line = read_typed_line("> ")) {
         if (trimmed(*line).empty()) continue;
         interrupted = 0;
-        std::signal(SIGINT, interrupt);
+        const auto before = std::signal(SIGINT, interrupt);
         take(*line);
-        std::signal(SIGINT, SIG_DFL);
+        std::signal(SIGINT, before);
     }
 }
 
@@ -365,11 +365,15 @@ int main(int argc, char** argv) {
     CommandLine line("generate", "Generates text with a trained GPT-2, on the CPU or on any Vulkan device.");
     add_options(line, options);
     return line.run(argc, argv, [&] {
-        const bool is_greedy = options.sampler.temperature == 0;
-        const std::string why = "--temperature 0 always takes the likeliest token";
-        line.note({{"top-k", why, is_greedy},
+        const bool is_cold = options.sampler.temperature == 0;
+        const bool is_greedy = is_cold || options.sampler.top_k == 1;
+        const std::string why =
+            std::string(is_cold ? "--temperature 0" : "--top-k 1") + " always takes the likeliest token";
+        line.note({{"top-k", why, is_cold},
+                   {"temperature", why, is_greedy && !is_cold},
                    {"top-p", why, is_greedy},
                    {"min-p", why, is_greedy},
+                   {"samples", why, is_greedy},
                    {"seed", why, is_greedy}});
         TrainedModel model = open_model(options.model);
         if (!model.tokenizer)

@@ -114,12 +114,32 @@ TEST_F(TrainOptions, FlagsWithoutEffectGiveANote) {
         {"-nk 2", "--keep-checkpoints has no effect: there is no -o"},
         {"-o r -n 0 -nm 2", "--major-checkpoint-every has no effect: -n is 0"},
         {"-w 1", "--master-weights has no effect: the weights are fp32"},
+        {"--ranks-per-node 1", "--ranks-per-node has no effect: it is for a job of several processes"},
+        {"-n 5", "--checkpoint-every has no effect: there is no -o"},
+        {"-o r -nm 2", "--major-checkpoint-every has no effect: -nk is 0, which keeps all"},
+        {"--top-k 1 --temperature 2 --top-p 0.5",
+         "--temperature has no effect: --top-k is 1; --top-p has no effect: --top-k is 1"},
+        {"--top-k 1 --temperature 0", "--top-k has no effect: --temperature is 0"},
+        {"--device cpu --no-tensor-cores", "--tensor-cores has no effect: it is for GPUs"},
+        {"--device cpu -o r --retry-lost-device 1",
+         "--retry-lost-device has no effect: the CPU is never lost"},
+        {"-o r --retry-lost-device 1 --device 0 --tensor-cores --top-k 1 -n 5 -nk 2 -nm 2", ""},
         {"-j b -a 1", "--train-data has no effect: -a 1 trains on a batch of -j"},
         {"-j b -v 2 -m 2 -h 1 -s 2 -g 9 --top-k 3 -o r -nk 2 -nm 2 -w 1 --precision bf16", ""},
         {"-v 0 -h 0 -s 0 -w 0", ""}};
     for (const auto& [options, says] : in_vain)
         EXPECT_EQ(note(with({"-i", "a"}, words_of(options))), says) << options;
     EXPECT_EQ(note({"--text", "a", "-w", "1"}), "");  // a GPU may have bf16
+    for (const std::string option : {"--profile", "--log-every=3", "--tensorboard", "--retry-lost-device=1"})
+        EXPECT_EQ(note({"-i", "a", "-o", "r", "--dry-run", option}),
+                  option.substr(0, option.find('=')) + " has no effect: it is for a training");
+    for (const auto& [length, name] : {std::pair{"-x 4", "-x"}, {"--epochs 2", "--epochs"}}) {
+        const Words text = with({"--text", "a", "--minutes", "1"}, words_of(length));
+        const std::string says = name + std::string(" says how long the run is");
+        EXPECT_EQ(note(text), says + ": --minutes chooses its model alone");
+        EXPECT_EQ(note(with(text, {"-e", "d2"})), "--minutes has no effect: " + says);
+        EXPECT_EQ(note(with({"--text", "a"}, words_of(length))), "");
+    }
     EXPECT_EQ(note({"-i", "a", "-k", "constant", "-q", "0.1", "-m", "3"}),
               "--val-batches has no effect: it is for -j; --final-lr-fraction has no effect: -k is constant");
     EXPECT_TRUE(parse({"-i", "train.bin", "-h", "0"}).notes.empty());

@@ -92,6 +92,14 @@ TEST_F(TrueLines, WhatHasNoEffectIsSaid) {
         note("prepare_data", with(prepare, {"--seed", "3", "--val-fraction", "0.1", "a.txt"})), "--seed"));
     const Words greedy = {"-e", "r", "-n", "2", "--temperature", "0", "--top-k", "3", "--seed", "3", "o"};
     EXPECT_EQ(count_of(note("generate", greedy), "has no effect: --temperature 0 always"), 2);
+    const std::string likeliest = " has no effect: --top-k 1 always";
+    EXPECT_EQ(
+        count_of(note("generate", words_of("-e r -n 2 --top-k 1 --temperature 2 --top-p 0.5 --min-p 0.1 "
+                                           "--samples 2 --seed 3 o")),
+                 likeliest),
+        5);
+    EXPECT_TRUE(contains(note("generate", words_of("-e r -n 2 --device cpu --no-tensor-cores o")),
+                         "note: --tensor-cores has no effect: it is for GPUs"));
     EXPECT_EQ(note("generate", {"-e", "r", "-n", "2", "--top-k", "3", "o"}).find("no effect"),
               std::string::npos);
     HellaSwagExample example = {0, {1, 6, 11}, {{{16, 5}, {21, 2}, {3, 4}, {5, 1}}}};

@@ -488,7 +488,8 @@ TEST(TokenizerInfo, OfANameThatEndsLikeASplit) {
 
 TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
     const std::pair<Words, const char*> cases[] = {
-        {{"words"}, "unexpected argument 'words'"},
+        {{"words"}, "unexpected argument 'words': a text is given with --text"},
+        {{"-o", folder / "my.txt"}, "my.txt is a file: name a folder"},
         {{"--export", "hf"}, "--export needs 2 values: hf DIR | gguf FILE"},
         {{"-e", "gpt2"}, "`data/download.sh gpt2 gpt2` downloads it to data/gpt2, for -e data/gpt2"},
         {{"-e", "nowhere/gpt2-xl/"}, "`data/download.sh gpt2 gpt2-xl` downloads it"},
@@ -496,6 +497,8 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
     for (const auto& [options, part] : cases) expect_refused(trainer("my", options), {part});
     expect_refused({bin("prepare_data"), "--out", "/proc/no", "--name", "x", folder / "my.txt"},
                    {"prepare_data: cannot create directory /proc/no: "});
+    expect_refused(words_of(bin("generate") + " -e d1 One day"),
+                   {"unexpected argument 'day': a prompt of several words needs quotes"});
     expect_refused({bin("eval"), "--simd", "avx9"}, {"--simd: avx9 is none of auto, "});
     const ProgramResult warned = train("my", {"-u", "9"});
     EXPECT_TRUE(contains(warned.err, "warning: -u 9: the warm-up is longer than the run of 4 steps"));

@@ -98,7 +98,10 @@ static GivenValues given_values(OptionTable& table, const std::vector<std::strin
             only_words = true;
         } else if (only_words || !is_option(argument)) {
             if (!add_word(table, given, argument) && fault.empty())
-                fault = "unexpected argument '" + argument + "'";
+                fault = "unexpected argument '" + argument + "'" +
+                        (table.find("text")     ? ": a text is given with --text"
+                         : table.find("PROMPT") ? ": a prompt of several words needs quotes"
+                                                : "");
         } else if (const NamedOption named = find_option(table, argument); named.option) {
             add_values(given, named.option, take_values(named, arguments, next));
             if (asks_for_text(*named.option)) break;

@@ -29,6 +29,8 @@ int CommandLine::run(int argc, char** argv, const std::function<void()>& work) {
     try {
         parse_arguments(*this, {argv + 1, argv + argc});
         if (!take_machine_options(*this, machine)) return 0;
+        if (const Option* device = find("device"); device && device->texts()[0] == "cpu")
+            note({{"tensor-cores", "it is for GPUs", true}});
         if (machine.threads) {
             // for programs that it starts
             set_environment("OMP_NUM_THREADS", std::to_string(machine.threads));

@@ -344,16 +344,24 @@ static void note_without_effect(const OptionTable& table, Options& o) {
     const bool is_constant = o.is_given(o.scheduler) && o.scheduler == Schedule::constant;
     const bool is_adamw = o.optimizer == OptimizerKind::adamw && (!is_chosen || o.is_given(o.optimizer));
     const bool is_fp32 = o.precision == StoredType::fp32 && (!o.needs_tokens() || o.is_given(o.precision));
-    const bool has_data = !o.val_data.empty() || !o.text.empty(), is_greedy = o.sampler.temperature == 0;
+    const bool has_data = !o.val_data.empty() || !o.text.empty(), is_on_cpu = o.device == "cpu";
+    const bool is_cold = o.sample_every && o.sampler.temperature == 0;
+    const bool is_top_1 = o.sample_every && !is_cold && o.sampler.top_k == 1;
+    const bool has_length = o.is_given(o.max_steps) || o.is_given(o.epochs);
+    const std::string length = o.epochs > 0 ? "--epochs says" : "-x says";
     const char* of_resume = "it is for -y 1";
     const char* of_job = "it is for a job of several processes";
     const char* of_muon = "it is for --optimizer muon";
+    const char* of_training = "it is for a training";
+    const char* keeps_all = "-nk is 0, which keeps all";
     const std::string unsaved = o.saves() ? "" : why_nothing_is_saved(o);
     add_notes(o.notes,
               table.notes_of({{"start-over", of_resume, !o.resume},
                               {"plot-over", "it is for --plot", true},
                               {"share", of_job, is_alone},
                               {"timeout", of_job, is_alone},
+                              {"ranks-per-node", of_job, is_alone},
+                              {"minutes", length + " how long the run is", has_length && o.is_given(o.model)},
                               {"muon-lr", of_muon, is_adamw},
                               {"momentum", of_muon, is_adamw},
                               {"train-data", "-a 1 trains on a batch of -j", o.overfit},
@@ -364,15 +372,26 @@ static void note_without_effect(const OptionTable& table, Options& o) {
                               {"val-batches", "it is for -j", o.val_every && !has_data},
                               {"sample-tokens", "-s is 0", !o.sample_every},
                               {"temperature", "-s is 0", !o.sample_every},
+                              {"temperature", "--top-k is 1", is_top_1},
                               {"top-k", "-s is 0", !o.sample_every},
+                              {"top-k", "--temperature is 0", is_cold},
                               {"top-p", "-s is 0", !o.sample_every},
-                              {"top-k", "--temperature is 0", o.sample_every && is_greedy},
-                              {"top-p", "--temperature is 0", o.sample_every && is_greedy},
+                              {"top-p", "--temperature is 0", is_cold},
+                              {"top-p", "--top-k is 1", is_top_1},
+                              {"checkpoint-every", "there is no -o", o.checkpoint_every && o.output.empty()},
                               {"keep-checkpoints", unsaved, !o.saves()},
                               {"major-checkpoint-every", unsaved, !o.saves()},
+                              {"major-checkpoint-every", keeps_all, o.saves() && !o.keep_checkpoints},
                               {"master-weights", "the weights are fp32", o.master_weights && is_fp32},
-                              {"profile", "it is for a training", o.plans_only()},
+                              {"profile", of_training, o.plans_only()},
+                              {"log-every", of_training, o.plans_only()},
+                              {"tensorboard", of_training, o.plans_only()},
+                              {"retry-lost-device", of_training, o.plans_only()},
+                              {"retry-lost-device", "the CPU is never lost", !o.plans_only() && is_on_cpu},
+                              {"tensor-cores", "it is for GPUs", is_on_cpu},
                               {"final-lr-fraction", "-k is constant", is_constant}}));
+    if (o.sources.of(&o.minutes) == Source::command_line && has_length && !o.is_given(o.model))
+        o.notes.push_back(length + " how long the run is: --minutes chooses its model alone");
     for (const Option& row : table.rows)
         if (row.without_effect && row.source == Source::command_line)
             o.notes.push_back(format_string("-%s has no effect: %s", row.flag.c_str(), row.without_effect));
@@ -571,6 +590,8 @@ bool parse_options(int argc, char** argv, Options& o) {
                  o.sources.of(data) == Source::config
                      ? format_string(", which %s gives", o.config.c_str()).c_str()
                      : "");
+    if (file_exists(o.output) && !is_folder(o.output))
+        fail("-o %s is a file: name a folder", o.output.c_str());
     read_saved_options(table, o);
     refuse_wrong_texts(table, o);
     choose_length(o);
