@@ -79,6 +79,40 @@ TEST(TimeRule, LeavesOutWhatDoesNotFitInMemory) {
     }
 }
 
+// Nobody waits for minutes until a model is timed, which is then trained for less.
+TEST(TimeRule, AGivenModelIsTimedInLessThanItTrains) {
+    for (const int channels : {384, 768, 1600})
+        for (const Device& device : devices)
+            for (const double minutes : {0.05, 1.0, 60.0}) {
+                RuleInputs in = text_of(1e6, minutes);
+                in.layers = channels / 64, in.heads = channels / 64, in.channels = channels;
+                double longest = 0, least = std::numeric_limits<double>::infinity();
+                const TextRecipe r = choose_for_time(in, [&](const TextRecipe& timed) {
+                    longest = std::max(longest, device(timed));
+                    least = std::min(least, device(timed));
+                    return device(timed);
+                });
+                EXPECT_LE(longest, std::max(in.seconds / 16, std::max(least, 6.4)));
+                EXPECT_EQ(r.shape.channels, channels);
+            }
+}
+
+// A measurement that other programs disturb: half of a batch takes no longer than all of it.
+TEST(TimeRule, AHalvedBatchIsNotSlower) {
+    int calls = 0;
+    const TextRecipe r =
+        choose_for_time(text_of(60e3, 0.1), [&](const TextRecipe&) { return calls++ ? 1.4 : 0.4; });
+    EXPECT_LE(r.step_seconds, 0.4);
+    EXPECT_GE(r.steps, 12);
+}
+
+// Far more passes than any text is worth.
+TEST(TimeRule, DecayHasALimit) {
+    RuleInputs in = text_of(60e3, 3);
+    in.epochs = 100000;
+    EXPECT_LE(choose_for_time(in, devices[1]).weight_decay, 3);
+}
+
 TEST(TimeRule, WhatIsGivenStays) {
     RuleInputs in = text_of(39e6, 3);
     in.layers = 6, in.heads = 6, in.channels = 384, in.sequence = 512, in.batch = 4, in.vocab_size = 1000;

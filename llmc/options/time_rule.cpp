@@ -135,7 +135,7 @@ static void choose_regularization(const RuleInputs& in, TextRecipe& r) {
     if (r.shape.channels <= 128) dropout /= 2;
     dropout = std::clamp(dropout, 0.0, 0.5);
     r.dropout = float(std::round(100 * dropout) / 100);
-    r.weight_decay = float(std::round(100 * (0.1 + 25 * dropout * dropout)) / 100);
+    r.weight_decay = float(std::round(100 * std::min(3.0, 0.1 + 25 * dropout * dropout)) / 100);
     r.rate_factor = r.shape.channels <= 128 && tokens < 2e6 ? 2 : 1;
     const double seen = worth_of_tokens(r.tokens_read(), tokens);
     const double bytes = in.train_tokens && in.text_bytes ? double(in.text_bytes) / double(in.train_tokens)
@@ -229,6 +229,19 @@ static bool make_room_for_steps(const RuleInputs& in, TextRecipe& r) {
     return r.batch < before;
 }
 
+// Of a given model, whose usual batch may take minutes: halves it if one sequence, which takes long enough to
+// keep the device busy, says so.
+static void shrink_slow(const RuleInputs& in, TextRecipe& r, const StepSeconds& measure) {
+    TextRecipe one = r;
+    one.batch = 1;
+    one.shape.tokens_per_step = r.shape.sequence * in.processes;
+    if (in.batch || in.tokens_per_step || work_of(r) < 5e10) return;
+    one.step_seconds = measure(one);
+    if (one.step_seconds < 0.1 || !std::isfinite(one.step_seconds)) return;
+    r.step_seconds = one.step_seconds * r.batch;
+    make_room_for_steps(in, r);
+}
+
 TextRecipe adapt(const RuleInputs& in, TextRecipe chosen) {
     fit_batch(in, chosen);
     complete(in, chosen);
@@ -242,9 +255,11 @@ TextRecipe choose_for_time(const RuleInputs& in, const StepSeconds& measure) {
     if (all.size() == 1 && in.has_length()) return complete(in, all[0]), all[0];
     const auto time = [&](TextRecipe& r) {
         r.step_seconds = std::max(measure(r), 1e-9);  // 0: not measured
+        const double of_larger = r.step_seconds;      // other programs may disturb the next measurement
         if (std::isfinite(r.step_seconds) && make_room_for_steps(in, r))
-            r.step_seconds = std::max(measure(r), 1e-9);
+            r.step_seconds = std::clamp(measure(r), 1e-9, of_larger);
     };
+    if (in.channels) shrink_slow(in, all[0], measure);
     time(all[0]);
     while (true) {
         TextRecipe recipe;

@@ -189,8 +189,8 @@ inline void note_other_programs(const LaunchPad* pad, const CpuUse& before) {
 
 // For a run of hours.
 inline void suggest_less_time(const Options& o, const LaunchPad* pad, int steps_in_an_hour) {
-    std::string less =
-        o.text.empty() ? format_string("-x %d", std::max(1, steps_in_an_hour)) : "--minutes 60";
+    const bool follows_time = !o.text.empty() && !o.is_given(o.epochs) && !o.is_given(o.max_steps);
+    std::string less = follows_time ? "--minutes 60" : format_string("-x %d", std::max(1, steps_in_an_hour));
     less +=
         " takes about an hour; less time for the same steps: a smaller model (-e) or shorter sequences (-t)";
     if (!pad) less += ", a GPU";
