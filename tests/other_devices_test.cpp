@@ -3,6 +3,7 @@
 #include "llmc/base/file.h"
 #include "llmc/distributed/communicator.h"
 #include "llmc/files/checkpoint.h"
+#include "llmc/launchpad/open_device.h"
 #include "llmc/launchpad/shaders.h"
 #include "tests/other_device.h"
 #include "tests/tiny_run.h"
@@ -241,6 +242,18 @@ TEST_F(SelfTest, AnInterruptedOneKeepsItsResults) {
     run_program({program, "--self-test", "--device", "0"}, {SIGKILL, "attention_forward"});
     const std::string list = expect_run({program, "--list-devices"}).out;
     EXPECT_TRUE(contains(list, " kernel versions right, 0 wrong"));
+}
+
+// In whatever types and configs it was checked, a version counts once.
+TEST(CheckedVersions, CountOnce) {
+    const std::map<std::string, bool> checks = {{"a1/fp32/tile:64", true},
+                                                {"a1/fp32/tile:128", false},
+                                                {"a1/bf16/tile:64", true},
+                                                {"b2/fp16/default", true},
+                                                {"c1", false},
+                                                {MATRIX_TRIAL, false}};
+    EXPECT_EQ(checked_versions(checks), (std::set<std::string>{"a1", "b2", "c1"}));
+    EXPECT_EQ(checked_versions(checks, true), (std::set<std::string>{"a1", "c1"}));
 }
 
 TEST_F(SelfTest, ALayerWithoutARightVersionEndsTheRun) {

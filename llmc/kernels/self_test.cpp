@@ -343,8 +343,8 @@ static std::map<std::string, bool> check_before_use(LaunchPad& pad, const std::s
         note(out, error.what());
     }
     if (out && !outcomes.all.empty())
-        print_line(out, "checked %zu versions of kernels before their first use in %s", outcomes.all.size(),
-                   outcomes.seconds().c_str());
+        print_line(out, "checked %zu versions of kernels before their first use in %s",
+                   checked_versions(verdicts(outcomes)).size(), outcomes.seconds().c_str());
     for (const auto& [name, outcome] : outcomes.all)
         if (!outcome.right)
             note(out, format_string("%s is not used on %s: %s", name.c_str(), pad.device().name.c_str(),
@@ -421,7 +421,8 @@ bool print_self_test(const std::string& request) {
     check_versions(device, names, true, outcomes);
     pad->forget_checks();  // of others, such as one that hung before
     pad->store_checks(verdicts(outcomes));
-    print_line(stdout, "%zu of %zu versions checked in %s, %d wrong", outcomes.all.size(), names.size(),
-               outcomes.seconds().c_str(), wrong);
+    print_line(stdout, "checked %zu versions of kernels, in %zu types and configs, in %s: %d wrong",
+               checked_versions(verdicts(outcomes)).size(), outcomes.all.size(), outcomes.seconds().c_str(),
+               wrong);
     return wrong == 0;
 }

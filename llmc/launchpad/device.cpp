@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "llmc/launchpad/device_features.h"
+#include "llmc/launchpad/open_device.h"
 #include "llmc/launchpad/shaders.h"
 
 const char* device_type_name(DeviceType type) {
@@ -220,15 +221,22 @@ std::vector<PhysicalDevice> physical_devices(const Vulkan& vk) {
     return devices;
 }
 
+std::set<std::string> checked_versions(const std::map<std::string, bool>& checks, bool failed) {
+    std::set<std::string> versions;
+    for (const auto& [name, right] : checks)
+        if (name != MATRIX_TRIAL && !(failed && right)) versions.insert(name.substr(0, name.find('/')));
+    return versions;
+}
+
 // What the self-test found.
 static std::string check_line(const std::map<std::string, bool>& checks) {
     std::string wrong;
-    for (const auto& [version, right] : checks)
-        if (!right) wrong += (wrong.empty() ? ": " : ", ") + version;
-    const auto failed = std::count_if(checks.begin(), checks.end(), [](auto& c) { return !c.second; });
+    for (const auto& [name, right] : checks)
+        if (!right) wrong += (wrong.empty() ? ": " : ", ") + name;
     if (checks.empty()) return "not checked yet: the first start does, and train_gpt2 --self-test";
-    return format_string("checked: %zu kernel versions right, %d wrong%s", checks.size() - size_t(failed),
-                         int(failed), wrong.c_str());
+    const size_t failed = checked_versions(checks, true).size();
+    return format_string("checked: %zu kernel versions right, %zu wrong%s",
+                         checked_versions(checks).size() - failed, failed, wrong.c_str());
 }
 
 std::vector<DeviceInfo> list_devices() {
