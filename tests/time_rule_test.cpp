@@ -92,9 +92,17 @@ TEST(TimeRule, AGivenModelIsTimedInLessThanItTrains) {
                     least = std::min(least, device(timed));
                     return device(timed);
                 });
-                EXPECT_LE(longest, std::max(in.seconds / 16, std::max(least, 6.4)));
+                EXPECT_LE(longest, std::max(in.seconds / 8, std::max(least, 6.4)));
                 EXPECT_EQ(r.shape.channels, channels);
             }
+}
+
+// One second is the update's, whatever the batch: 32 sequences fit, which 32 times the first would not.
+TEST(TimeRule, AnUpdateThatTakesLongShrinksNoBatch) {
+    RuleInputs in = text_of(1e6, 3);
+    in.layers = in.heads = 6, in.channels = 384;
+    const auto seconds = [](const TextRecipe& r) { return 1 + 0.1 * r.batch; };
+    EXPECT_EQ(choose_for_time(in, seconds).batch, 32);
 }
 
 // A measurement that other programs disturb: half of a batch takes no longer than all of it.

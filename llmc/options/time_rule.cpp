@@ -216,30 +216,38 @@ static size_t best_of(const RuleInputs& in, const std::vector<TextRecipe>& all, 
     return best;
 }
 
-// Halves a free batch until the time has room for 16 steps, and for three validations, in which each further
-// source reads a batch: one step of a large batch teaches nothing. Returns whether it did.
-static bool make_room_for_steps(const RuleInputs& in, TextRecipe& r) {
-    if (in.batch || in.tokens_per_step || in.has_length()) return false;
+// Whether the time has room for 16 steps, and for three validations, in which each further source reads a
+// batch: one step of a large batch teaches nothing.
+static bool has_room(const RuleInputs& in, double step_seconds) {
+    return (16 + 3 * forward_share * (in.sources - 1)) * step_seconds <= 0.9 * in.seconds;
+}
+
+// Halves a free batch until the time has room for its steps. seconds(): of a step of that batch. Returns
+// whether it did.
+static bool make_room_for_steps(const RuleInputs& in, TextRecipe& r,
+                                const std::function<double(int batch)>& seconds) {
     const int before = r.batch;
-    const double steps = 16 + 3 * forward_share * (in.sources - 1);
-    while (r.batch % 2 == 0 && r.shape.tokens_per_step > 256 && steps * r.step_seconds > 0.9 * in.seconds) {
+    const bool is_free = !in.batch && !in.tokens_per_step && !in.has_length();
+    while (is_free && r.batch % 2 == 0 && r.shape.tokens_per_step > 256 && !has_room(in, seconds(r.batch)))
         r.batch /= 2, r.shape.tokens_per_step /= 2;
-        r.step_seconds /= 2;  // about
-    }
     return r.batch < before;
 }
 
-// Of a given model, whose usual batch may take minutes: halves it if one sequence, which takes long enough to
-// keep the device busy, says so.
+// A step of a given model's usual batch may take minutes. Where one sequence keeps the device busy, the batch
+// follows from it and a second one: much of its time may be the update's.
 static void shrink_slow(const RuleInputs& in, TextRecipe& r, const StepSeconds& measure) {
-    TextRecipe one = r;
-    one.batch = 1;
-    one.shape.tokens_per_step = r.shape.sequence * in.processes;
-    if (in.batch || in.tokens_per_step || work_of(r) < 5e10) return;
-    one.step_seconds = measure(one);
-    if (one.step_seconds < 0.1 || !std::isfinite(one.step_seconds)) return;
-    r.step_seconds = one.step_seconds * r.batch;
-    make_room_for_steps(in, r);
+    if (work_of(r) < 5e10 || in.batch || in.tokens_per_step) return;
+    const auto time_of = [&](int batch) {
+        TextRecipe few = r;
+        few.batch = batch;
+        few.shape.tokens_per_step = batch * r.shape.sequence * in.processes;
+        return measure(few);
+    };
+    const double one = time_of(1);
+    if (one < 0.1 || !std::isfinite(one) || r.batch < 4) return;
+    double each = one;
+    if (has_room(in, one)) each = std::max(time_of(2) - one, one / 16);  // at least: measurements differ
+    make_room_for_steps(in, r, [&](int batch) { return one + (batch - 1) * each; });
 }
 
 TextRecipe adapt(const RuleInputs& in, TextRecipe chosen) {
@@ -255,9 +263,10 @@ TextRecipe choose_for_time(const RuleInputs& in, const StepSeconds& measure) {
     if (all.size() == 1 && in.has_length()) return complete(in, all[0]), all[0];
     const auto time = [&](TextRecipe& r) {
         r.step_seconds = std::max(measure(r), 1e-9);  // 0: not measured
-        const double of_larger = r.step_seconds;      // other programs may disturb the next measurement
-        if (std::isfinite(r.step_seconds) && make_room_for_steps(in, r))
-            r.step_seconds = std::clamp(measure(r), 1e-9, of_larger);
+        const double before = r.step_seconds, each = before / r.batch;
+        // other programs may disturb the next measurement
+        if (std::isfinite(before) && make_room_for_steps(in, r, [&](int batch) { return batch * each; }))
+            r.step_seconds = std::clamp(measure(r), 1e-9, before);
     };
     if (in.channels) shrink_slow(in, all[0], measure);
     time(all[0]);
