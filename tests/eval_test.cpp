@@ -12,6 +12,7 @@
 #include "llmc/model/initialize.h"
 #include "tests/compressed.h"
 #include "tests/run_program.h"
+#include "tests/terminal.h"
 #include "tests/token_shard.h"
 
 static const std::string program = BINARY_DIR "/eval";
@@ -122,6 +123,15 @@ TEST_F(Eval, DocumentsEndAsInTraining) {
                          {config.substr(0, config.find(",\n  \"document_split")), "}"});
         EXPECT_EQ(eval(alone + "/model.safetensors", ""), eval(alone, mark + "none"));
     }
+}
+
+TEST_F(Eval, LongWorkShowsHowMuchIsDone) {
+    write_whole_file(folder / "a.txt", {std::string(200000, 'a')});
+    const Words command = words_of(
+        program + " -e custom:layers=2,heads=4,channels=256,max_seq_len=16,vocab=257 --tokenizer bytes" +
+        " --device cpu --threads 1 --text " + (folder / "a.txt"));
+    EXPECT_TRUE(contains(shown_on_terminal(with(command, {"-m", "1500"}), "xterm"), "evaluating ("));
+    EXPECT_FALSE(contains(output_of(run_program(with(command, {"-m", "9"}))), "evaluating"));
 }
 
 TEST_F(Eval, HellaSwagOfACheckpoint) {
