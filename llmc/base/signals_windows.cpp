@@ -43,10 +43,13 @@ void announce_interrupts(const char* program, const char* when) {
 }
 
 void release_stop_signals() {
-    if (!stop_received) SetConsoleCtrlHandler(record_event, FALSE);
+    if (stop_received) return;
+    SetConsoleCtrlHandler(record_event, FALSE);
+    if (announcer) announce_interrupts(announcer, announced_when);
 }
 
 void catch_stop_signals() {
+    SetConsoleCtrlHandler(end_with_line, FALSE);
     SetConsoleCtrlHandler(record_event, TRUE);
     std::signal(SIGTERM, record_signal);  // of raise(): Windows has no other
 }
