@@ -29,8 +29,10 @@ int CommandLine::run(int argc, char** argv, const std::function<void()>& work) {
     try {
         parse_arguments(*this, {argv + 1, argv + argc});
         if (!take_machine_options(*this, machine)) return 0;
-        if (const Option* device = find("device"); device && device->texts()[0] == "cpu")
-            note({{"tensor-cores", "it is for GPUs", true}});
+        const Option* device = find("device");
+        const bool is_on_cpu = device && device->texts()[0] == "cpu";
+        for (const std::string& text : notes_of({{"tensor-cores", "it is for GPUs", is_on_cpu}}))
+            print_line(stderr, "note: %s", text.c_str());
         if (machine.threads) {
             // for programs that it starts
             set_environment("OMP_NUM_THREADS", std::to_string(machine.threads));
