@@ -13,5 +13,5 @@ check() {
 }
 check 45524 llmc shaders
 check 6436 dev
-check 32152 tests
+check 32224 tests
 exit $bad

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 
 #include "dev/vulkan/compile_kernel.h"
 #include "tests/run_program.h"
@@ -72,6 +73,77 @@ TEST_P(compile_kernels, default_kernels_compile_without_spills) {
 }
 INSTANTIATE_TEST_SUITE_P(devices, compile_kernels,
                          testing::Values("navi21", "navi31", "gfx1201", "dg2", "bmg"),
+                         [](const auto& test) { return std::string(test.param); });
+
+// The numbers of the values that a listing's line, or a part of it, names: %12:v[3].
+static Words values_in(const std::string& line, size_t from, size_t to) {
+    Words values;
+    for (size_t at = from; (at = line.find('%', at)) < to; at++)
+        values.push_back(line.substr(at, line.find(':', at) - at));
+    return values;
+}
+
+// AMD's v_cvt_pkrtz truncates and hides overflow, so what it converts must come from round_half(): the choice
+// between infinity and a value that got its sign back. Returns the lines of other conversions.
+static std::string unrounded_conversions(const std::string& listings, int& conversions) {
+    struct Value {
+        std::string line, first;  // that defines it; the first value that this reads
+    };
+    std::map<std::string, Value> known;  // of a kernel
+    std::string unrounded;
+    std::istringstream lines(listings);
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with("shader: ")) known.clear();
+        const size_t is = line.find(" = ");
+        if (is == line.npos) continue;
+        const Words read = values_in(line, is, line.size());
+        if (line.find(" v_cvt_pkrtz", is) != line.npos) {
+            conversions++;
+            for (const std::string& value : read) {
+                const Value& choice = known[value];
+                const std::string& with_sign = known[choice.first].line;
+                const bool is_rounded = choice.line.find(" v_cndmask_b32 ") != line.npos &&
+                                        (with_sign.find(" v_bfi_b32 ") != line.npos ||
+                                         with_sign.find(" v_and_or_b32 ") != line.npos);
+                if (!is_rounded) unrounded += line + "\n";
+            }
+        }
+        for (const std::string& value : values_in(line, 0, is))
+            known[value] = {line, read.empty() ? "" : read[0]};
+    }
+    return unrounded;
+}
+
+TEST(vendor_compilers, conversions_of_what_was_not_rounded_are_found) {
+    int conversions = 0;
+    const auto unrounded = [&](const std::string& operand) {
+        return unrounded_conversions(
+            "\t v1: %1:v[1] = v_bfi_b32 %9:s[1], %2:v[1], %3:v[2]\n"
+            "\t v1: %4:v[1] = v_cndmask_b32 %1:v[1], %2:v[1], %5:vcc\n"
+            "\t v1: (precise)%6:v[1] = v_mul_f32 %4:v[1], %1:v[1]\n"
+            "\t v1: %7:v[1] = v_cvt_pkrtz_f16_f32 %4:v[1], " +
+                operand + "\n",
+            conversions);
+    };
+    EXPECT_EQ(unrounded("0"), "");
+    for (const char* operand : {"%6:v[1]", "%8:v[3]", "%1:v[1]"}) EXPECT_NE(unrounded(operand), "");
+    EXPECT_EQ(conversions, 4);
+}
+
+struct radv : compile_kernels {};
+
+TEST_P(radv, truncates_only_what_was_rounded) {
+    if (!has_drivers()) GTEST_SKIP() << WITHOUT;
+    const std::string device = GetParam();
+    const ProgramResult result = run_program({"env", "RADV_DEBUG=shaders", with_device, device, program,
+                                              "--default-only", "--csv", "--precision", "fp16"});
+    EXPECT_EQ(result.status, 0);
+    int conversions = 0;
+    const std::string unrounded = unrounded_conversions(result.err, conversions);
+    EXPECT_TRUE(unrounded.empty()) << count_lines(unrounded) << " lines:\n" << unrounded.substr(0, 1000);
+    EXPECT_GT(conversions, 100);
+}
+INSTANTIATE_TEST_SUITE_P(devices, radv, testing::Values("navi21", "navi31", "gfx1201"),
                          [](const auto& test) { return std::string(test.param); });
 
 // A table that a user attaches to an issue says which compiler made it.
