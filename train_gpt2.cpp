@@ -106,6 +106,10 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, co
         print_line(stdout, "note: the plan leaves out the scratch memory of the GPU's kernels");
     if (o.plans_only()) print_room(memory, o);
     check_memory(memory, o);
+    if (pad) {  // batches that were only tried took other kernels
+        pad->forget_versions();
+        memory.need(shape_of(o));
+    }
     if (!pad || !pad->device().is_gpu() || o.plans_memory_only()) return 0;
     Phase phase("measuring the device's peak");
     const double peak = peak_rate<Real>(pad);

@@ -95,7 +95,7 @@ static int count_lonely(const Module& m) {
 TEST(EmbeddedShaders, AllLanesMeetForSubgroupOperations) {
     int kernels = 0;
     for (const Module& m : modules()) {
-        // The lanes of its subgroups part in a subgroup's own branch, as its comment says.
+        // Lanes part at its loads in a subgroup's own branch. Why that is safe: the comment of iterate().
         const bool is_known = m.name.starts_with("attention_forward4");
         EXPECT_EQ(count_lonely(m), is_known ? 14 : 0) << m.name;
         kernels += std::ranges::any_of(

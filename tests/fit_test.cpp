@@ -128,6 +128,9 @@ TEST(Fit, AdviceKeepsTheStepsAndIsTheFastest) {
     EXPECT_EQ(advice({"-b", "64", "-t", "64"}, 321000), "use --precision bf16 -t 32 -b 1 -r 3 -d 4096");
     EXPECT_EQ(advice({"-b", "64", "-t", "64", "--precision", "bf16"}, 260000), "use -w 0 -b 8 -r 3 -d 4096");
     EXPECT_EQ(advice({"-b", "64", "-t", "64"}, 1000), "not even one sequence fits: use a smaller model (-e)");
+    Options unlike = parsed({"-b", "64", "-t", "64", "-d", "8192"}, 2);
+    unlike.is_divided = true;
+    EXPECT_TRUE(contains(message(unlike, 1000), "leave this device out of the job, or use a smaller model"));
 }
 
 TEST(Fit, NamesWhatIsMissing) {

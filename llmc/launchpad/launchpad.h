@@ -329,6 +329,7 @@ class LaunchPad {
     void take(const std::string& version);
     void store_checks(const std::map<std::string, bool>& checks);  // of versions: whether they are right
     void forget_checks();
+    void forget_versions();  // that dry runs took, and that need no check: of a plan that is not followed
 
     // --- time ---
     // Seconds of GPU time between the start and the end of what `commands` appends; commits and waits.

@@ -169,6 +169,8 @@ void LaunchPad::forget_checks() {
     write_measured(*state);
 }
 
+void LaunchPad::forget_versions() { state->unchecked.clear(); }
+
 // Returns whether one that was not checked before is wrong.
 bool LaunchPad::check() {
     LaunchPadState& s = *state;

@@ -255,6 +255,9 @@ static std::string advice(const MemoryCheck& memory, const Options& o) {
         for (const auto& shape : {find_fit(memory, choices), find_shorter(memory, o, choices)})
             if (shape) return "use " + options_of(*shape, o);
     }
+    if (o.is_divided)
+        return "not even one sequence fits beside an equal part of the optimizer's state, which each process "
+               "owns: leave this device out of the job, or use a smaller model (-e)";
     return "not even one sequence fits: use a smaller model (-e)";
 }
 
