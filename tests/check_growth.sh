@@ -13,5 +13,5 @@ check() {
 }
 check 45535 llmc shaders
 check 6436 dev
-check 32227 tests
+check 32273 tests
 exit $bad

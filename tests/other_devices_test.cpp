@@ -199,6 +199,15 @@ TEST_F(SelfTest, ACrashWhileKernelsAreBuiltIsThatOfNoOther) {
     EXPECT_FALSE(contains(out, "fp32 is not used")) << out;
 }
 
+// Of more than 65,535 rows, as the largest batch that fits may have.
+TEST_F(SelfTest, KernelsOfBatchesThatAreOnlyPlannedAreNotChecked) {
+    imitate(fault("wrong", "matmul3_fp32"));
+    const std::string out =
+        expect_run(args(program, "-i", data.train, "-e", tiny, "-b 1 -t 16 --dry-run --device 0")).out;
+    EXPECT_TRUE(contains(out, "the largest batch that fits is -b "));
+    EXPECT_FALSE(contains(out, "matmul3/fp32")) << out;
+}
+
 TEST_F(SelfTest, ASizeOfSubgroupsThatIsIgnoredIsFound) {
     set_vector_bits("256");
     expect_losses_of_cpu("ignores:4:8", {});

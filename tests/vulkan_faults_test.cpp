@@ -353,6 +353,22 @@ TEST_F(VulkanFaults, TwoHeapsOfTheDeviceAreUsedTogether) {
     unsetenv("VULKAN_MEMORY");
 }
 
+// As an APU has them: the plan of 1.7 GiB of parameters, gradients and moments fits, and a step runs.
+TEST_F(VulkanFaults, HeapsOfHalfAndOneAndAHalfGibHoldWhatNeitherHolds) {
+    const Variable staged("LAUNCHPAD_STAGED", "1");
+    const auto train = [&](const char* heaps, const std::string& option) {
+        const Variable memory("VULKAN_MEMORY", heaps);
+        return run_program(args(program, "-e custom:layers=5,heads=16,channels=1024,max_seq_len=16", option,
+                                "-i", driver.train, "-b 1 -t 16 -x 1 -v 0 -s 0 --device", device()));
+    };
+    const ProgramResult refused = train("512+1024", "--dry-run=memory");
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_TRUE(contains(refused.err, "has 1.5 GiB free"));
+    const ProgramResult result = train("512+1536", "--dropout=0");
+    expect_ok(result, "step    1/1 ");
+    EXPECT_EQ(result.out.find("they lie in the host's memory"), std::string::npos) << result.out;
+}
+
 // Other programs take half of the memory in the middle of a run, which has little room, or no more than half.
 // What it allocates for samples then is the host's.
 TEST_F(VulkanFaults, ABudgetThatHalvesIsOneLine) {

@@ -5,10 +5,10 @@
 //     lanes            an invocation's number in its workgroup does not tell its number in the subgroup
 //     widths           single elements lie in other memory than vectors, in each submission: what kernels
 //                      access as both in one dispatch differs. LAUNCHPAD_SUBMISSION_MS=-1: each is alone
-//     no16bit          no 16-bit storage
-//     noint64          no 64-bit integers
+//     no16bit          no 16-bit storage: code that declares it is refused
+//     noint64          no 64-bit integers: code that declares them is refused
 //     notimestamps     queues without timestamps
-//     shared:16        16 KiB of shared memory in a workgroup
+//     shared:16        16 KiB of shared memory in a workgroup: pipelines that take more are refused
 //     pushes:128       push constants of more bytes are refused
 //     allocations:2    buffers and allocations of more than 2 MiB are refused
 //     ignores:4:8      subgroups have 4 to 8 invocations, and kernels may ask for a size, which is ignored
@@ -40,7 +40,7 @@
 #include <thread>
 
 #include "llmc/launchpad/vulkan.h"
-#include "tests/vulkan_device_layer/spirv.h"
+#include "tests/spirv_flow.h"
 #include "tests/vulkan_layer.h"
 
 static const std::string words =
@@ -322,7 +322,8 @@ static VKAPI_ATTR VkResult VKAPI_CALL submit_twofold(VkQueue queue, uint32_t cou
     return result;
 }
 
-static std::map<VkShaderModule, std::string> hashes;  // of the code
+static std::map<VkShaderModule, std::string> hashes;               // of the code
+static std::map<VkShaderModule, std::vector<uint32_t>> of_module;  // the code, if shared memory is limited
 static std::set<VkPipeline> hanging;
 static std::mutex tables;  // several threads build pipelines
 
@@ -332,11 +333,21 @@ static std::string hash_of(VkShaderModule module) {
 }
 static bool hangs = false;  // the next submission
 
+static bool declares(const Spirv& spirv, uint32_t capability) {
+    const uint32_t OP_CAPABILITY = 17;
+    return std::ranges::any_of(spirv.instructions(), [&](const Instruction& i) {
+        return Spirv::opcode(i) == OP_CAPABILITY && i[1] == capability;
+    });
+}
+
 static VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device,
                                                            const VkShaderModuleCreateInfo* info,
                                                            const VkAllocationCallbacks* allocator,
                                                            VkShaderModule* module) {
+    const uint32_t INT64 = 11, STORAGE16 = 4433;
     Spirv spirv({info->pCode, info->codeSize / 4});
+    if (has_word("noint64") && declares(spirv, INT64)) return VK_ERROR_UNKNOWN;
+    if (has_word("no16bit") && declares(spirv, STORAGE16)) return VK_ERROR_UNKNOWN;
     if (has_word("halves")) spirv.truncate_halves(has_word("flush"));
     if (has_word("lanes")) spirv.swap_lanes();
     if (has_word("widths")) spirv.lower_elements(LOWER);
@@ -350,7 +361,16 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device,
         next<PFN_vkCreateShaderModule>("vkCreateShaderModule")(device, &edited, allocator, module);
     const std::lock_guard<std::mutex> lock(tables);
     hashes[*module] = hash;
+    if (most_shared) of_module[*module] = code;
     return result;
+}
+
+static uint64_t shared_bytes_of(const VkPipelineShaderStageCreateInfo& stage) {
+    const std::lock_guard<std::mutex> lock(tables);
+    const std::vector<uint32_t>& code = of_module[stage.module];
+    const auto* constants = static_cast<const uint32_t*>(stage.pSpecializationInfo->pData);
+    return shared_bytes(Module({"", code.data(), code.data() + code.size()}),
+                        {constants, constants + stage.pSpecializationInfo->mapEntryCount});
 }
 
 // Of one pipeline, as the launchpad creates them.
@@ -365,6 +385,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipeli
     if (has_word("short:" + hash) && is_check()) return VK_ERROR_OUT_OF_HOST_MEMORY;
     if (has_word("fails:" + hash)) return VK_ERROR_UNKNOWN;
     if (has_word("null:" + hash)) return VK_SUCCESS;
+    if (most_shared && shared_bytes_of(infos[0].stage) > most_shared) return VK_ERROR_UNKNOWN;
     VkComputePipelineCreateInfo edited = infos[0];
     if (has_prefix("ignores:")) edited.stage.pNext = nullptr;
     const auto create = next<PFN_vkCreateComputePipelines>("vkCreateComputePipelines");
