@@ -159,9 +159,11 @@ TEST_F(Interrupts, EndWorkBetweenReadingAndWriting) {
     for (const int milliseconds : {10, 1000})
         for (const bool trains : {false, true}) {
             const std::string out = folder / std::to_string(milliseconds);
-            Process stopped(trains ? with({program, "--text", folder / "text", "-o", out}, words_of(words))
-                                   : with({bin("prepare_data"), folder / "text", "--out", out, "--name", "x"},
-                                          words_of(words)));
+            Process stopped(
+                trains ? with({program, "--text", folder / "text", "-o", out},
+                              words_of(words + " -x 1 -e custom:layers=1,heads=1,channels=16,max_seq_len=32"))
+                       : with({bin("prepare_data"), folder / "text", "--out", out, "--name", "x"},
+                              words_of(words)));
             wait_for(out + (trains ? "/tokens/text.vulkan-gpt2.lock" : "/x.vulkan-gpt2.lock"));
             usleep(useconds_t(milliseconds) * 1000);
             stopped.send(SIGTERM);

@@ -11,7 +11,6 @@
 
 #include "llmc/base/heartbeat.h"
 #include "llmc/base/signals.h"
-#include "llmc/base/stopped_work.h"
 #include "llmc/base/system_files.h"
 #include "llmc/base/utf8.h"
 
