@@ -2,9 +2,13 @@
 // folder, errors that arrive at close() count, names that lead to one file are one, and what the program
 // leaves out or leaves behind. tests/file_fault.cpp makes the calls fail. A sample is tested;
 // FILE_FAULT_ALL=1 tests all.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -381,6 +385,35 @@ TEST(FaultKinds, SpecialFilesInAFolderAreLeftOut) {
                                                    (unsigned long long)text_bytes)));
 }
 
+// The folder of the texts may hold all that the programs make. No second start reads it, nor complains.
+TEST(FaultKinds, WhatTheProgramsMadeIsNoText) {
+    TemporaryFolder folder;
+    write_text(folder / "a.txt", 1000);
+    const std::string before = read_whole_file(folder / "a.txt");
+    fs::current_path(folder.path);
+    const Words train = words_of(BINARY_DIR
+                                 "/train_gpt2 --text . -e custom:layers=1,heads=1,channels=8,max_seq_len=16 "
+                                 "--tokenizer bytes -b 2 -t 16 -s 0 --device cpu --tensorboard -x"),
+                prepare = words_of(BINARY_DIR "/prepare_data . --out . --name y --val-fraction 0.2");
+    for (int again = 0; again < 2; again++)
+        for (const Words& command :
+             {prepare, with(prepare, {"--tokenizer", "bpe:270"}), with(train, {"2", "-o", "."}),
+              with(train, {"2"}), words_of(BINARY_DIR "/make_corpus --stories 3 --out corpus.txt"),
+              with(train, {"3", "-o", ".", "-y", "1"}),
+              words_of(BINARY_DIR "/train_gpt2 -e . --export hf hf"),
+              words_of(BINARY_DIR "/train_gpt2 -e . --export gguf model.gguf"), with(prepare, {})}) {
+            SCOPED_TRACE(command[0] + " " + command[1] + " " + command.back());
+            const ProgramResult result = run_program(command);
+            EXPECT_EQ(result.status, 0) << result.err;
+            EXPECT_FALSE(contains(result.out + result.err, "is not as it was"));
+            fs::remove("corpus.txt");
+            if (command[0] != prepare[0]) continue;
+            EXPECT_TRUE(contains(result.out, format_string("%zu bytes,", before.size())));
+        }
+    fs::current_path("/");
+    EXPECT_EQ(read_whole_file(folder / "a.txt"), before);
+}
+
 // One line of over 32 MiB, with tokens that need no end of a word.
 TEST(FaultKinds, ALongLineIsReadAsBytes) {
     TemporaryFolder folder;
@@ -407,6 +440,72 @@ TEST(FaultKinds, ABrokenPipeLeavesNoTemporaryFile) {
             EXPECT_FALSE(name.find(".vulkan-gpt2.") != name.npos) << command << name;
         }
     }
+}
+
+// Runs a command whose output, or input, does not block: from its start on, or after its first output, since
+// another program that shares it may change it at any time. The reader of the output is slow.
+static ProgramResult run_without_blocking(Words command, bool is_late, const Words& input) {
+    int in[2], out[2];
+    if (pipe2(in, is_late ? O_CLOEXEC : O_CLOEXEC | O_NONBLOCK) || pipe2(out, O_CLOEXEC)) return {};
+    fcntl(out[1], F_SETPIPE_SZ, 4096);
+    const auto stop_blocking = [](int end) { fcntl(end, F_SETFL, fcntl(end, F_GETFL) | O_NONBLOCK); };
+    if (!is_late) stop_blocking(out[1]);
+    std::vector<char*> argv;
+    for (std::string& word : command) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(in[0], 0), dup2(out[1], 1), dup2(out[1], 2);
+        execv(argv[0], argv.data());
+        _exit(127);
+    }
+    ProgramResult result = {};
+    char chunk[600];
+    const auto read_more = [&] {
+        const ssize_t count = read(out[0], chunk, sizeof chunk);
+        result.out.append(chunk, size_t(std::max<ssize_t>(count, 0)));
+        usleep(1000);
+        return count > 0;
+    };
+    read_more();
+    for (const int end : {in[0], out[1]}) stop_blocking(end), close(end);
+    for (const std::string& line : input)
+        usleep(100000), result.status |= write(in[1], line.data(), line.size()) < 0;
+    close(in[1]);
+    while (read_more()) {
+    }
+    close(out[0]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    result.status |= status;
+    return result;
+}
+
+TEST(FaultKinds, StreamsThatDoNotBlockAreWaitedFor) {
+    const Journeys data;
+    std::signal(SIGPIPE, SIG_IGN);
+    const std::string answer = BINARY_DIR
+        "/generate --tokenizer bytes -n 2 -i --device cpu "
+        "-e custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=257 ",
+                      lines = "echo -e 'first\\nsecond\\nthird' | " + answer;
+    for (const bool is_late : {false, true}) {
+        SCOPED_TRACE(is_late);
+        const ProgramResult trains =
+            run_without_blocking(with({program, "-i", data.train, "-e", tiny},
+                                      words_of("-x 300 -b 1 -t 8 -s 0 -v 0 --device cpu")),
+                                 is_late, {});
+        EXPECT_EQ(trains.status, 0) << trains.out;
+        for (const char* line : {"step    1/300", "step  150/300", "step  300/300", "total average"})
+            EXPECT_TRUE(contains(trains.out, line));
+        const ProgramResult help = run_without_blocking({program, "--help"}, is_late, {});
+        EXPECT_EQ(help.status, 0);
+        EXPECT_EQ(help.out, output_of(run_program({program, "--help"})));
+        const ProgramResult answers =
+            run_without_blocking(words_of(answer), is_late, {"first\n", "second\n", "third\n"});
+        EXPECT_EQ(answers.status, 0);
+        EXPECT_EQ(answers.out, output_of(run_program({"bash", "-c", lines + "2>&1 | cat"})));
+    }
+    std::signal(SIGPIPE, SIG_DFL);
 }
 
 // Locks and temporary files have names of their own: folders and files may stand where other programs would
@@ -467,7 +566,6 @@ TEST(FaultKinds, ShardsAreKnownUnderAnySpelling) {
         expect_refusal(train(name, "refused"), "is not one of the shards that");
 }
 
-// What a line says of a checkpoint is what the folder holds.
 // An error is not taken for another file.
 TEST(FaultKinds, ALinkIsLeftOutOrTheErrorIsSaid) {
     TemporaryFolder folder;
@@ -503,6 +601,7 @@ TEST(FaultKinds, ATextGivenTwiceIsKnownUnderAnyName) {
         }
 }
 
+// What a line says of a checkpoint is what the folder holds.
 TEST(FaultKinds, LinesSayWhatHappened) {
     const Data data;
     int counts[2] = {};

@@ -72,9 +72,9 @@ TEST_F(prepare_data, documents_and_end_of_text) {
         expect_tokens(c.split, {"--split-documents", "blank-line", folder / "text"});
     }
     write_whole_file(folder / "one", {"a\n\n"});
-    write_whole_file(folder / "two", {"b"});
+    for (const char* name : {"two", "again"}) write_whole_file(folder / name, {"b"});
     expect_tokens("^a\n\n^b^b",
-                  {"--split-documents", "blank-line", folder / "one", folder / "two", folder / "two"});
+                  {"--split-documents", "blank-line", folder / "one", folder / "two", folder / "again"});
 }
 
 TEST_F(prepare_data, shards_are_numbered_where_there_are_several) {
@@ -156,8 +156,8 @@ TEST_F(prepare_data, documents_of_jsonl) {
     write_whole_file(folder / "a.jsonl",
                      {R"({"text": "one\n\ntwo", "id": 1})", "\n\n", R"({"id": 2, "text": "three"})", "\r\n",
                       R"({"text": ""})", "\n", R"({"text": "\u00e9\u0000"})"});
-    write_whole_file(folder / "b.jsonl", {R"({"text": "four"})", "\n"});
-    const std::string a = folder / "a.jsonl", b = folder / "b.jsonl";
+    const std::string a = folder / "a.jsonl", b = folder / "b.jsonl", again = folder / "again.jsonl";
+    for (const std::string& file : {b, again}) write_whole_file(file, {R"({"text": "four"})", "\n"});
     expect_ok(prepare({"--field", "text", a, b}));
     Tokens expected = tokens_of("^one\n\ntwo^three^??^four");
     const size_t accent = 16;
@@ -165,7 +165,7 @@ TEST_F(prepare_data, documents_of_jsonl) {
     expected[accent + 1] = 0xa9;
     expected.insert(expected.begin() + accent + 2, uint16_t(0));
     EXPECT_EQ(train_tokens(), expected);
-    expect_ok(prepare({"--field", "text", "--split-documents", "blank-line", b, a, b}));
+    expect_ok(prepare({"--field", "text", "--split-documents", "blank-line", b, a, again}));
     EXPECT_EQ(Tokens(expected.begin() + 1, expected.begin() + 4), tokens_of("one"));
     EXPECT_EQ(train_tokens().size(), expected.size() + 5 + 1);
 }
@@ -204,12 +204,12 @@ TEST_F(prepare_data, jsonl_of_many_blocks) {
 TEST_F(prepare_data, notes_text_that_is_not_utf8) {
     const std::string good =
         "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80 \xed\x9f\xbf \xef\xbf\xbd \xf4\x8f\xbf\xbf\n";
-    write_whole_file(folder / "good", {good});
+    for (const char* name : {"good", "again"}) write_whole_file(folder / name, {good});
     write_whole_file(folder / "latin",
                      {std::string(5 << 20, ' '), "x gr\xfc\xdf\n"});  // after the first block
     write_whole_file(folder / "zero", {std::string("a NUL is UTF-8: \0", 17)});
     const ProgramResult result =
-        prepare({folder / "good", folder / "latin", folder / "good", folder / "zero"});
+        prepare({folder / "good", folder / "latin", folder / "again", folder / "zero"});
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(count_lines(result.err), 1) << result.err;
     EXPECT_TRUE(contains(result.err, "note: " + folder / "latin" + " is not UTF-8 at byte 5242884; "));

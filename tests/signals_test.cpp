@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "llmc/base/file.h"
+#include "llmc/base/random.h"
 #include "llmc/base/signals.h"
 #include "llmc/data/hellaswag.h"
 #include "llmc/files/checkpoint.h"
@@ -146,6 +147,32 @@ TEST_F(Interrupts, RemoveACorpusThatIsNotComplete) {
     expect_stopped(run, SIGTERM, "SIGTERM");
     for (const std::string& name : names_in(folder / "run/tokens"))
         EXPECT_FALSE(name.find(".vulkan-gpt2.") != name.npos) << name;
+}
+
+// The text and the words of a tokenizer take long, and nothing is written meanwhile.
+TEST_F(Interrupts, EndWorkBetweenReadingAndWriting) {
+    std::string text;
+    Random random(1);
+    while (text.size() < 4 << 20) text += random.next32() % 60 == 0 ? '\n' : char('a' + random.next32() % 26);
+    write_whole_file(folder / "text", {text});
+    const std::string words = "--tokenizer bpe:30000 --device cpu";
+    for (const int milliseconds : {10, 1000})
+        for (const bool trains : {false, true}) {
+            const std::string out = folder / std::to_string(milliseconds);
+            Process stopped(
+                trains ? with({program, "--text", folder / "text", "-o", out},
+                              words_of(words + " -x 1 -e custom:layers=1,heads=1,channels=16,max_seq_len=32"))
+                       : with({bin("prepare_data"), folder / "text", "--out", out, "--name", "x"},
+                              words_of(words)));
+            wait_for(out + (trains ? "/tokens/text.vulkan-gpt2.lock" : "/x.vulkan-gpt2.lock"));
+            usleep(useconds_t(milliseconds) * 1000);
+            stopped.send(SIGTERM);
+            std::string shown, err;
+            while (stopped.read(shown, err, 1)) continue;
+            EXPECT_EQ(stopped.wait(), 128 + SIGTERM) << err;
+            EXPECT_TRUE(contains(err, ": stopped by SIGTERM\n"));
+            EXPECT_FALSE(contains(shown, "tokens from"));
+        }
 }
 
 // A program, started through a shell with these redirections.

@@ -71,6 +71,17 @@ TEST(ValidationDraw, WholeDocumentsFromEverywhere) {
     }
 }
 
+// A short text has blocks enough for its fraction, whether its size is known or not.
+TEST(ValidationDraw, AShortTextHasItsFraction) {
+    const std::string text = lines(1500);
+    for (const double fraction : {0.05, 0.1, 0.2})
+        for (const double tokens : {double(text.size()), 0.0}) {
+            const Drawn drawn = draw({text}, {.fraction = fraction, .text_tokens = tokens});
+            const double val = double(Drawn::join(drawn.val).size()) / double(text.size());
+            EXPECT_NEAR(val, fraction, 0.1 * fraction) << tokens;
+        }
+}
+
 // Long and short documents have the same chance, and the tokens add up.
 TEST(ValidationDraw, LengthsDoNotMatter) {
     Parts documents;

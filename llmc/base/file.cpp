@@ -14,6 +14,8 @@
 #include "llmc/base/system_files.h"
 #include "llmc/base/utf8.h"
 
+static std::atomic<bool> stops_at_signals = false;
+
 StoppedBySignal::StoppedBySignal(int number)
     : Error(format_string("stopped by %s", signal_name(number))), signal(number) {}
 
@@ -119,6 +121,7 @@ size_t read_some(const File& file, const std::string& path, void* to, size_t byt
 }
 
 size_t read_stream(const File& file, const std::string& path, void* to, size_t bytes) {
+    throw_if_stopped();
     size_t filled = 0;
     while (filled < bytes) {
         const int64_t count =
@@ -409,8 +412,6 @@ size_t write_bytes(int descriptor, std::string_view bytes) {
     return done;
 }
 
-static std::atomic<bool> stops_at_signals = false;
-
 StopWritingAtSignals::StopWritingAtSignals() {
     catch_stop_signals();
     stops_at_signals = true;
@@ -420,8 +421,10 @@ StopWritingAtSignals::~StopWritingAtSignals() {
     release_stop_signals();
 }
 
-static void throw_if_stopped() {
-    if (stops_at_signals && stop_signal()) throw StoppedBySignal(stop_signal());
+bool work_is_stopped() { return stops_at_signals && stop_signal(); }
+
+void throw_if_stopped() {
+    if (work_is_stopped()) throw StoppedBySignal(stop_signal());
 }
 
 FileWriter::FileWriter(const std::string& to, Target target) : path(to) {

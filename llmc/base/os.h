@@ -10,8 +10,8 @@
 
 // --- the program ---
 
-// Opens descriptors 0 to 2 if they are closed, so that no file takes their place. A file that exceeds the
-// limit of `ulimit -f` then gives an error instead of a signal.
+// Opens descriptors 0 to 2 if they are closed, so that no file takes their place, and makes them block. A
+// file that exceeds the limit of `ulimit -f` then gives an error instead of a signal.
 void prepare_standard_streams();
 
 // To be called first in main(). Makes idle OpenMP threads spin for a few microseconds, then block. By default

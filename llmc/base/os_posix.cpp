@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,10 +20,27 @@
 
 // --- the program ---
 
+// A pipe or terminal that other programs share may not block, now or later, since one of them wants that. So
+// it is opened anew, where /proc can do it: that flag belongs to what was opened.
+static void make_blocking(int descriptor) {
+    const int flags = fcntl(descriptor, F_GETFL);
+    struct stat status;
+    const bool is_pipe = fstat(descriptor, &status) == 0 && S_ISFIFO(status.st_mode);
+    if (is_pipe || isatty(descriptor)) {
+        const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+        const int own = open(path.c_str(), (flags & O_ACCMODE) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        if (own >= 0) dup2(own, descriptor);
+        if (own >= 0) close(own);
+    }
+    const int now = fcntl(descriptor, F_GETFL);
+    if (now >= 0 && (now & O_NONBLOCK)) fcntl(descriptor, F_SETFL, now & ~O_NONBLOCK);
+}
+
 void prepare_standard_streams() {
     int opened = open("/dev/null", O_RDWR);
     while (opened >= 0 && opened <= STDERR_FILENO) opened = open("/dev/null", O_RDWR);
     if (opened > STDERR_FILENO) close(opened);
+    for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) make_blocking(descriptor);
     std::signal(SIGXFSZ, SIG_IGN);
 }
 

@@ -30,6 +30,10 @@ void catch_interrupts();
 // The number of the first such signal, or 0.
 int stop_signal();
 
+// For long work between reading and writing, which a StopWritingAtSignals (file.h) of its caller ends.
+bool work_is_stopped();
+void throw_if_stopped();  // StoppedBySignal
+
 // From now on, SIGUSR1, which schedulers send before they stop a job, asks the run to save.
 void catch_save_signal();
 

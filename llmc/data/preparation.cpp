@@ -480,14 +480,10 @@ static void print_summary(const Preparation& work, const Tokenizer& tokenizer, d
            1e-6 * double(work.bytes) / seconds);
 }
 
-// Short texts have short blocks, so that at least sixteen of them are drawn.
 static DrawOptions draw_options(const PreparationOptions& options, const TextReader& reader) {
-    DrawOptions draw = {.fraction = options.val_fraction, .seed = options.seed};
     const uint64_t bytes = options.text_bytes ? options.text_bytes : reader.total_bytes;
     const double tokens = double(bytes) / bytes_of_token(options.tokenizer);
-    if (bytes > 0)
-        draw.block_tokens = size_t(std::clamp(draw.fraction * tokens / 16, 64.0, double(draw.block_tokens)));
-    return draw;
+    return {.fraction = options.val_fraction, .text_tokens = tokens, .seed = options.seed};
 }
 
 // Questions and answers have one shard each for validation and training, since a sequence spans no two.
@@ -539,14 +535,6 @@ void show_example(const PreparationOptions& options) {
     printf("---\n%s\n---\n", printable_lines(text + tokenizer.decode(tokenizer.end_of_text) + "]").c_str());
 }
 
-static void note_repeats(const std::vector<std::string>& files) {
-    SeenFiles seen;
-    const auto again = std::ranges::count_if(files, [&](auto& file) { return !seen.add(file).empty(); });
-    if (again > 0)
-        print_line(stdout, "note: %s more than once, and read as often",
-                   again == 1 ? "a file is given" : "files are given");
-}
-
 void prepare_tokens(PreparationOptions options) {
     check_options(options);
     if (options.found.files.empty()) find_text(options);
@@ -559,7 +547,8 @@ void prepare_tokens(PreparationOptions options) {
             "validation");
     note_left_out(options.found);
     const std::vector<std::string>& files = options.found.files;
-    note_repeats(files);
+    SeenFiles seen;
+    for (const std::string& file : files) seen.add_once(file);
     TextReader reader(files, options);
     reader.of_folders = options.found.of_folders;
     create_folders(options.out);

@@ -23,16 +23,23 @@ void ValidationDraw::add(std::span<const uint16_t> tokens) {
     for (const uint16_t token : tokens) {
         if (token == end_of_text) take_part(document.size());
         document.push_back(token);
-        if (document.size() > 4 * options.block_tokens) take_part(block_end());
+        if (document.size() > 4 * block_tokens()) take_part(block_end());
     }
+}
+
+size_t ValidationDraw::block_tokens() const {
+    if (options.block_tokens > 0) return options.block_tokens;
+    const double tokens = options.text_tokens > 0 ? options.text_tokens : double(seen) / 4;
+    return size_t(std::clamp(options.fraction * tokens / 16, 64.0, 8192.0));
 }
 
 // Where the first block of a long document ends: after a line, else before white space, else between two
 // characters; as late as possible.
 size_t ValidationDraw::block_end() const {
-    size_t best = options.block_tokens;
+    const size_t most = block_tokens();
+    size_t best = most;
     int best_rank = 0;
-    for (size_t i = options.block_tokens; i > options.block_tokens / 2; i--) {
+    for (size_t i = most; i > most / 2; i--) {
         const TokenText &before = texts[document[i - 1]], &after = texts[document[i]];
         const int rank = before.ends_line ? 3 : after.begins_white ? 2 : after.begins_character ? 1 : 0;
         if (rank > best_rank) best = i;

@@ -12,8 +12,10 @@
 struct DrawOptions {
     double fraction = 0;  // of the tokens, above 0, at most 0.5
     // A document of more than four times as many tokens is divided into blocks of at most so many, which end
-    // with a line where possible, and never within a character.
-    size_t block_tokens = 8192;
+    // with a line where possible, and never within a character. 0: a sixteenth of what is drawn, so that a
+    // short text has enough of them, but 64 to 8192.
+    size_t block_tokens = 0;
+    double text_tokens = 0;  // about so many; 0: unknown, and the blocks grow with what was read
     uint64_t seed = 42;
 };
 
@@ -33,6 +35,7 @@ struct ValidationDraw {
    private:
     enum class Side { training, validation, nowhere };
 
+    size_t block_tokens() const;
     size_t block_end() const;
     void take_part(size_t tokens);  // from the start of `document`
     Side choose(std::span<const uint16_t> part);

@@ -17,6 +17,7 @@
 #include <unordered_map>
 
 #include "llmc/base/error.h"
+#include "llmc/base/signals.h"
 #include "llmc/text/tokenizer.h"
 
 // Two ids of 16 bits, left << 16 | right, so that pairs are ordered by left, then right.
@@ -386,7 +387,7 @@ bool Learner::pop(Entry& entry, WordList& words) {
 
 // Chooses the next merge; false: there is none.
 bool Learner::choose() {
-    if (learning.tokens.size() >= learning.vocab_size) return false;
+    if (learning.tokens.size() >= learning.vocab_size || work_is_stopped()) return false;
     Entry entry;
     WordList words;
     if (!pop(entry, words) || entry.count < 1 || entry.count < learning.min_frequency) return false;
@@ -462,4 +463,5 @@ void learn_merges(WordCounts& words, BpeLearning& learning) {
         if (int(id) >= learning.first_byte || encode_printable(learning.tokens[id]) == learning.tokens[id])
             learner.ids[learning.tokens[id]] = int(id);
     learner.run(words);
+    throw_if_stopped();
 }

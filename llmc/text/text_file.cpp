@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <regex>
 
 #include "llmc/base/error.h"
 #include "llmc/base/lines.h"
@@ -287,6 +288,21 @@ static bool is_run(const std::string& folder) {
            (file_exists(folder + "/lease.json") && file_exists(folder + "/tokens"));  // one that begins
 }
 
+// Of Hugging Face, as --export writes it, too.
+static bool is_model(const std::string& folder) {
+    return file_exists(folder + "/config.json") && (file_exists(folder + "/model.safetensors") ||
+                                                    file_exists(folder + "/model.safetensors.index.json"));
+}
+
+// A run may lie in the folder of its texts.
+static bool is_part_of_run(const std::string& name) {
+    static const std::regex parts(
+        "(model|state|run|DONE)_[0-9_]+(\\.bin|\\.json)?|main\\.log|metrics\\.csv|options\\.toml|lease\\."
+        "json|"
+        "loss\\.svg|moving_earlier_run|tensorboard|tokens");
+    return std::regex_match(name, parts);
+}
+
 // None: nothing is there. Error if the system cannot say.
 static std::optional<FileStatus> look_at(const std::string& path) {
     const std::optional<FileStatus> status = get_status(path);
@@ -304,15 +320,19 @@ static const char* why_left_out(const std::string& path, const std::string& name
     if (!is_folder && is_temporary_name(fold_case(name))) return "is not complete";
     if (is_folder && is_link(path)) return "is a link to a folder";
     if (is_folder && is_run(path)) return "is the folder of a run";
+    if (is_folder && is_model(path)) return "is the folder of a model";
     if (!is_folder && status->kind != FileStatus::regular) return "is neither a file nor a folder";
     return is_folder || status->size > 0 ? nullptr : "is empty";
 }
 
 static void list_texts(const std::string& folder, std::vector<std::string>& files,
                        std::vector<std::string>& left_out) {
+    const bool has_run = is_run(folder);
     for (const std::string& name : names_in(folder)) {
         const std::string path = folder + (is_separator(folder.back()) ? "" : "/") + name;
-        if (const char* why = why_left_out(path, name))
+        if (has_run && is_part_of_run(name))
+            left_out.push_back(printable(path + " belongs to the run in this folder"));
+        else if (const char* why = why_left_out(path, name))
             left_out.push_back(printable(path + " " + why));
         else if (is_folder(path))
             list_texts(path, files, left_out);
@@ -342,11 +362,20 @@ size_t find_zeros(std::string_view text) {
     return text.find(zeros);
 }
 
+// What programs write beside token shards, texts and models, such as NAME.json and tokenizer.json.
+static bool is_about_data(std::string_view start) {
+    const auto names = [&](std::string_view key) { return start.find(key) != start.npos; };
+    return start.starts_with("{\n") && (names("\"shards\": [") || names("\"tokenizer_of_shards\": ") ||
+                                        names("\"nats_per_token\": ") || names("\"added_tokens\": ["));
+}
+
 static void check_text(const std::string& path) {
     TextFile file(path);
     std::string text(8000, '\0');
     text.resize(file.read(text.data(), text.size()));
     refuse_zeros(path, text);
+    if (is_about_data(text))
+        throw NotText(printable(path + " is not text, but about token shards, a corpus or a tokenizer"));
 }
 
 std::string SeenFiles::add(const std::string& path) {
