@@ -107,6 +107,30 @@ TEST_F(Distributed, SeveralMachinesTrainLikeOneProcess) {
     }
 }
 
+// Between machines of one process each, the rows of wte that a batch has travel by themselves. Sums and
+// weights are those of one machine all the same, also where a shard of wte ends within a row, and with
+// batches so large that wte travels as a whole.
+TEST_F(Distributed, MachinesAreBitIdenticalToProcesses) {
+    const std::string model = "heads=2,channels=24,max_seq_len=32,vocab=";
+    for (const std::string& options :
+         {"--precision fp32 -e " + five_layers, "--precision bf16 -b 8 -d 408 -e " + five_layers,
+          "--precision bf16 -e custom:layers=1," + model + "67",
+          "--precision bf16 -e custom:layers=3," + model + "2501",
+          "--precision fp32 --optimizer muon -e custom:layers=4," + model + "2501"}) {
+        SCOPED_TRACE(options);
+        const Words run = with(words_of("-d 204 -v 2 -s 3 -g 4 -n 4 -l " + learning_rate), words_of(options));
+        for (const auto& [output, machines] : {std::pair{"one", "3"}, {"machines", "1"}})
+            for (const char* until : {"4", "8"})
+                train(3, with(run, {"--ranks-per-node", machines, "-y", "1", "-x", until}), output);
+        for (const int step : {4, 8}) {
+            EXPECT_TRUE(model_after("one", step) == model_after("machines", step)) << step;
+            if (contains(options, "muon")) continue;  // which has fewer moments
+            EXPECT_TRUE(moments_after("one", step) == moments_after("machines", step)) << step;
+        }
+        for (const char* output : {"one", "machines"}) std::filesystem::remove_all(folder(output));
+    }
+}
+
 TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
     const std::vector<double> straight = train(1, {}, "straight");
     std::vector<double> resumed;

@@ -130,15 +130,47 @@ TEST(Ownership, OptimizerStoresAndLoads) {
 
 TEST(Ownership, GroupsOfLayersGrow) {
     using Begins = std::vector<int>;
-    EXPECT_EQ(groups_of_layers(1), (Begins{0, 1}));
-    EXPECT_EQ(groups_of_layers(2), (Begins{0, 1, 2}));
-    EXPECT_EQ(groups_of_layers(6), (Begins{0, 1, 2, 4, 6}));
-    EXPECT_EQ(groups_of_layers(12), (Begins{0, 1, 3, 7, 12}));
-    EXPECT_EQ(groups_of_layers(48), (Begins{0, 1, 4, 14, 48}));
-    for (int layers = 1; layers < 300; layers++) {
-        const Begins begins = groups_of_layers(layers);
-        for (size_t i = 1; i < begins.size(); i++) EXPECT_LT(begins[i - 1], begins[i]) << layers;
-        EXPECT_EQ(begins.back(), layers);
-        EXPECT_LE(begins.size(), 5u);
-    }
+    const auto groups = [](int layers, int channels, int vocab_size, bool wte_last = true) {
+        return groups_of_layers({1024, vocab_size, vocab_size, layers, 1, channels}, wte_last);
+    };
+    EXPECT_EQ(groups(1, 64, 128, false), (Begins{0, 1}));
+    EXPECT_EQ(groups(6, 384, 50304, false), (Begins{0, 1, 2, 4, 6}));
+    EXPECT_EQ(groups(12, 768, 50304, false), (Begins{0, 1, 3, 7, 12}));
+    EXPECT_EQ(groups(1, 64, 128), (Begins{0, 1, 2}));
+    EXPECT_EQ(groups(2, 64, 128), (Begins{0, 1, 3}));
+    EXPECT_EQ(groups(6, 384, 128), (Begins{0, 1, 2, 4, 7}));
+    EXPECT_EQ(groups(24, 1024, 50304), (Begins{0, 1, 3, 9, 25}));
+    EXPECT_EQ(groups(48, 1600, 50304), (Begins{0, 1, 4, 14, 49}));
+    // wte by itself
+    EXPECT_EQ(groups(6, 384, 50304), (Begins{0, 1, 3, 6, 7}));
+    EXPECT_EQ(groups(12, 768, 50304), (Begins{0, 1, 4, 12, 13}));
+    for (int layers = 1; layers < 300; layers++)
+        for (const int vocab_size : {128, 50304}) {
+            const Begins begins = groups(layers, 64, vocab_size);
+            for (size_t i = 1; i < begins.size(); i++) EXPECT_LT(begins[i - 1], begins[i]) << layers;
+            EXPECT_EQ(begins.back(), layers + 1);
+            EXPECT_LE(begins.size(), 5u);
+        }
+}
+
+TEST(Ownership, RowsOfTokens) {
+    const ModelConfig c = {16, 100, 128, 1, 1, 10};
+    TokenSet tokens(token_set_words(c));
+    ASSERT_EQ(tokens.size(), 4u);
+    for (const int token : {0, 31, 32, 35, 39, 99}) tokens[size_t(token) / 32] |= 1u << token % 32;
+    const auto rows = [&](size_t first, size_t count) {
+        std::vector<std::pair<size_t, size_t>> found;
+        for (const TensorRange& r : token_rows(c, tokens, first, count)) {
+            EXPECT_EQ(r.tensor, WTE);
+            found.push_back({r.first, r.count});
+        }
+        return found;
+    };
+    using Rows = std::vector<std::pair<size_t, size_t>>;
+    // two rows between 32 and 35, three between 35 and 39
+    EXPECT_EQ(rows(0, 1280), (Rows{{0, 10}, {310, 50}, {390, 10}, {990, 10}}));
+    EXPECT_EQ(rows(315, 80), (Rows{{315, 45}, {390, 5}}));
+    EXPECT_EQ(rows(9, 1), (Rows{{9, 1}}));
+    EXPECT_EQ(rows(10, 300), Rows());
+    EXPECT_EQ(rows(995, 0), Rows());
 }

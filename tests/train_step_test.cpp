@@ -506,33 +506,44 @@ TEST(TrainStep, ExchangeNeedsItsSynchronization) {
 }
 
 // 64 machines of 8 processes: what each process sends to, and receives from, each of its peers.
-TEST(TrainStep, FewMessagesBetweenManyMachines) {
-    const ModelConfig xl = {1024, 50257, 50304, 48, 25, 1600};
-    for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::muon}) {
-        GPT2<bf16> g(xl, nullptr, MemoryUse::count);
-        const auto job = join_job();
-        job->size = 512, job->num_nodes = 64, job->local_size = 8;
-        job->node = 5, job->local_rank = 3, job->rank = 43;
-        job->first_ranks.clear();
-        for (int first = 0; first <= 512; first += 8) job->first_ranks.push_back(first);
-        const GradientExchange<bf16> exchange(g, ownership_of(xl, kind, 512), *job);
-        ASSERT_EQ(exchange.num_groups(), 4);
+static void check_messages(const ModelConfig& c, OptimizerKind kind) {
+    GPT2<bf16> g(c, nullptr, MemoryUse::count);
+    const auto job = join_job();
+    job->size = 512, job->num_nodes = 64, job->local_size = 8;
+    job->node = 5, job->local_rank = 3, job->rank = 43;
+    job->first_ranks.clear();
+    for (int first = 0; first <= 512; first += 8) job->first_ranks.push_back(first);
+    GradientExchange<bf16> exchange(g, ownership_of(c, kind, 512), *job);
+    ASSERT_EQ(exchange.num_groups(), 4);
+    for (const bool of_weights : {false, true}) {
         std::map<std::pair<int, bool>, int> packets;  // by peer, and whether it is sent
-        uint64_t bytes = 0;
+        uint64_t bytes[2] = {}, last_group[2] = {};   // received, sent
         for (int group = 0; group < exchange.num_groups(); group++) {
-            const auto messages = exchange.gradient_messages(group);
+            const auto messages =
+                of_weights ? exchange.weight_messages(group) : exchange.gradient_messages(group);
             for (const bool sends : {true, false})
                 for (const Packet& p : packets_of(sends ? messages.sends : messages.receives, job->max_part,
                                                   job->size, job->rank, sends)) {
                     packets[{p.rank, sends}]++;
-                    if (sends) bytes += p.bytes;
+                    bytes[sends] += p.bytes;
+                    if (group == 3) last_group[sends] += p.bytes;
                 }
         }
         EXPECT_LE(packets.size(), 2 * 63u);
         for (const auto& [peer, count] : packets) EXPECT_LE(count, 4) << peer.first;
-        if (kind == OptimizerKind::adamw) {
-            EXPECT_EQ(packets.size(), 2 * 63u);
-            EXPECT_NEAR(double(bytes), 63.0 / 64 * double(num_parameters(xl)) * 2 / 8, 1e5);
-        }
+        if (kind == OptimizerKind::muon) continue;
+        EXPECT_EQ(packets.size(), 2 * 63u);
+        // without announced inputs, all rows of wte travel twice; gradients with two sets of tokens
+        const double wte = double(parameter_size(c, WTE)), all = double(num_parameters(c)) + wte,
+                     sets = of_weights ? 0 : 63 * 2 * 4 * double(token_set_words(c));
+        EXPECT_NEAR(double(bytes[!of_weights]), 63.0 / 64 * all * 2 / 8 + sets, 1e5);
+        EXPECT_GE(double(last_group[!of_weights]), 63.0 / 64 * wte * 2 / 8);
+    }
+}
+
+TEST(TrainStep, FewMessagesBetweenManyMachines) {
+    for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::muon}) {
+        check_messages({1024, 50257, 50304, 48, 25, 1600}, kind);
+        check_messages({1024, 50257, 50304, 6, 6, 384}, kind);
     }
 }

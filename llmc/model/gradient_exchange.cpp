@@ -17,11 +17,10 @@ GradientExchange<Real>::GradientExchange(GPT2<Real>& model, const Ownership& tab
         offsets[i] = stride;
         stride += ceil_div(parameter_size(g.config, i), 64) * 64;
     }
+    sets_offset = stride;
+    if (between_nodes()) stride += 2 * token_set_words(g.config) * sizeof(uint32_t) / sizeof(Real);
     stride = ceil_div(stride, 4096) * 4096;  // whole pages
     everything = group_ranges(g.config, 0, g.config.num_layers);
-    group_begin = groups_of_layers(g.config.num_layers);
-    gradients_sent.resize(num_groups());
-    weights_sent.resize(num_groups());
     if (g.memory.use == MemoryUse::count) {
         count_memory();
         return;
@@ -30,24 +29,11 @@ GradientExchange<Real>::GradientExchange(GPT2<Real>& model, const Ownership& tab
     for (const Shard& s : summed_shards(everything))
         if (is_mine(s))
             own_sums.push_back({between_nodes() ? in_buffer(comm.local_rank, s) : gradients_of(s), s.count});
-    incoming.resize(incoming_elements());
     import_buffers();
+    incoming.resize(incoming_elements());
     allocate_gathered();
     if (weights_overlap()) restore_weights();  // what the first forward pass gathers
     if (weights_overlap() && !between_nodes()) exchange_weights();
-}
-
-// Also finds where each group's begin.
-template <class Real>
-size_t GradientExchange<Real>::incoming_elements() {
-    size_t n = 0;
-    incoming_of.clear();
-    for (int group = 0; between_nodes() && group < num_groups(); group++) {
-        incoming_of.push_back(n);
-        for (const Shard& s : summed_shards(ranges_of(group)))
-            if (is_mine(s)) n += comm.num_nodes * s.count;
-    }
-    return n;
 }
 
 // As if the launchpad imports the buffers. Its memory is theirs, too, unless the GPU is a discrete one.
@@ -56,7 +42,9 @@ void GradientExchange<Real>::count_memory() {
     on_launchpad = g.pad;
     allocate_gathered();
     on_launchpad = false;
-    const size_t bytes = (stride + incoming_elements()) * sizeof(Real);
+    form_groups(g.acts.B * g.acts.T);
+    const size_t bytes = (stride + incoming_elements()) * sizeof(Real) +
+                         (2 * comm.num_nodes + 1) * token_set_words(g.config) * sizeof(uint32_t);
     if (g.memory.own_memory)
         g.memory.host_bytes += bytes;
     else
@@ -74,12 +62,13 @@ void GradientExchange<Real>::import_buffers() {
             throw;
         } catch (const Error&) {
         }
-    int64_t any[] = {g.pad && !on_launchpad, !on_launchpad, on_launchpad};
-    comm.all_reduce_max(any, 3);
+    int64_t any[] = {g.pad && !on_launchpad, !on_launchpad, on_launchpad, g.acts.B * g.acts.T};
+    comm.all_reduce_max(any, 4);
     some_cannot_import = any[0];
     all_on_launchpads = !any[1];
     some_on_launchpad = any[2] && !some_cannot_import;
     if (some_cannot_import && std::exchange(on_launchpad, false)) g.pad->unregister_buffer(buffers);
+    form_groups(any[3]);
 }
 
 static size_t padded_count(const Shard& s) { return ceil_div(s.count, 64) * 64; }
@@ -260,7 +249,7 @@ void GradientExchange<Real>::after_layer(int layer) {
     if (!overlaps()) return;
     Copies copies;
     if (between_nodes()) {
-        const std::vector<TensorRange> stored = linear_weights(layer + lag(), layer + lag() + 1);
+        const std::vector<TensorRange> stored = layer_ranges(layer + lag());
         g.pad ? add_gradient_copies(copies, stored) : add_gradient_stores(copies, stored);
         return copy(copies);
     }
@@ -317,110 +306,6 @@ void GradientExchange<Real>::sum_in_buffers(const std::vector<TensorRange>& rang
     gradient_sums(pad(), sums_of(shards, sums_on_host(), sums_on_host()));
     for (const Shard& s : shards)
         if (sums_on_host()) g.memory.upload(gradients_of(s), in_buffer(comm.local_rank, s), s.count);
-}
-
-// --- gradients between nodes ---
-
-template <class Real>
-int GradientExchange<Real>::group_at(int layer) const {
-    for (int group = 1; between_nodes() && overlaps() && group < num_groups(); group++)
-        if (layer == group_begin[group]) return group;
-    return -1;
-}
-
-template <class Real>
-int GradientExchange<Real>::gradients_after(int layer) const {
-    return group_at(layer + lag());
-}
-
-template <class Real>
-void GradientExchange<Real>::send_gradients(int group) {
-    synchronize();
-    synchronized = false;
-    due = group;
-    if (!g.pad) work();
-}
-
-template <class Real>
-void GradientExchange<Real>::work() {
-    if (due < 0) return;
-    if (g.pad) g.pad->commit();
-    const int group = std::exchange(due, -1);
-    sum_in_node(ranges_of(group));
-    const Messages messages = gradient_messages(group);
-    gradients_sent[group] = comm.begin_exchange(messages.sends, messages.receives);
-}
-
-// The CPU sums the node's gradients in this process's buffer.
-template <class Real>
-void GradientExchange<Real>::sum_in_node(const std::vector<TensorRange>& ranges) {
-    const std::vector<GradientSum<Real>> sums = sums_of(summed_ranges(ranges), g.pad, true);
-    if (!g.pad || comm.local_size > 1) gradient_sums(nullptr, sums);
-}
-
-template <class Real>
-typename GradientExchange<Real>::Messages GradientExchange<Real>::gradient_messages(int group) const {
-    Messages messages;
-    const Real* at = incoming.data() + incoming_of[group];
-    for (const Shard& s : summed_shards(ranges_of(group))) {
-        const size_t bytes = s.count * sizeof(Real);
-        if (!is_mine(s)) {
-            messages.sends.push_back({peer(owner_node(s)), in_buffer(comm.local_rank, s), bytes});
-            continue;
-        }
-        for (int node = 0; node < comm.num_nodes; node++, at += s.count)
-            if (node != comm.node) messages.receives.push_back({peer(node), const_cast<Real*>(at), bytes});
-    }
-    return messages;
-}
-
-// The owner's sums become those over all nodes, in the order of nodes.
-template <class Real>
-void GradientExchange<Real>::sum_over_nodes(int group) {
-    const int K = comm.num_nodes;
-    const Real* at = incoming.data() + incoming_of[group];
-    std::vector<GradientSum<Real>> sums;
-    Copies copies;
-    for (const Shard& s : summed_shards(ranges_of(group))) {
-        if (!is_mine(s)) continue;
-        Real* const sum = in_buffer(comm.local_rank, s);
-        sums.push_back({.out = sum,
-                        .copy = g.pad ? nullptr : gradients_of(s),
-                        .inp = at,
-                        .own = sum,
-                        .n = s.count,
-                        .stride = s.count,
-                        .count = K,
-                        .own_index = comm.node});
-        copies.push_back({gradients_of(s), sum, s.count});
-        at += K * s.count;
-    }
-    gradient_sums(nullptr, sums);
-    if (g.pad) copy(copies);
-}
-
-template <class Real>
-void GradientExchange<Real>::reduce_between_nodes() {
-    Copies copies;
-    const std::vector<TensorRange> others = other_ranges(g.config),
-                                   layers = linear_weights(0, overlaps() ? lag() : g.config.num_layers);
-    if (on_launchpad) {
-        add_gradient_copies(copies, layers);
-        add_gradient_copies(copies, others);
-    } else {
-        add_gradient_stores(copies, layers);
-        add_gradient_stores(copies, others);
-    }
-    copy(copies);
-    synchronize();
-    for (int group = overlaps() ? 0 : num_groups() - 1; group >= 0; group--) {
-        due = group;
-        work();
-    }
-    for (int group = num_groups() - 1; group >= 0; group--) {
-        comm.finish(gradients_sent[group]);
-        sum_over_nodes(group);
-    }
 }
 
 template <class Real>
@@ -486,7 +371,7 @@ void GradientExchange<Real>::gather(const std::vector<TensorRange>& ranges) {
 
 template <class Real>
 void GradientExchange<Real>::gather_first_weights() {
-    gather(first_weights());
+    gather(between_nodes() ? ranges_of(0) : first_weights());
     if (g.pad) g.pad->finish_copies();
 }
 
@@ -520,62 +405,6 @@ void GradientExchange<Real>::before_layer(int layer) {
     copy(copies);
 }
 
-// --- weights between nodes ---
-
-template <class Real>
-typename GradientExchange<Real>::Messages GradientExchange<Real>::weight_messages(int group) const {
-    Messages messages;
-    for (const Shard& s : summed_shards(ranges_of(group))) {
-        Real* const weights = in_buffer(comm.local_rank, s);
-        const size_t bytes = s.count * sizeof(Real);
-        if (!is_mine(s)) messages.receives.push_back({peer(owner_node(s)), weights, bytes});
-        for (int node = 0; is_mine(s) && node < comm.num_nodes; node++)
-            if (node != comm.node) messages.sends.push_back({peer(node), weights, bytes});
-    }
-    return messages;
-}
-
-// The groups that are updated and stored, and have not been sent yet.
-template <class Real>
-void GradientExchange<Real>::send_weights(int end_group) {
-    if (g.pad) g.pad->commit(true);
-    for (; num_sent < end_group; num_sent++) {
-        const Messages messages = weight_messages(num_sent);
-        weights_sent[num_sent] = comm.begin_exchange(messages.sends, messages.receives);
-    }
-    if (num_sent == num_groups()) num_sent = 0;
-}
-
-template <class Real>
-int GradientExchange<Real>::weights_before(int layer) const {
-    return layer == 0 && between_nodes() ? 0 : group_at(layer);
-}
-
-// The GPU may still run layers before these: nothing that it does reads or writes the messages.
-template <class Real>
-void GradientExchange<Real>::receive_weights(int group) {
-    if (g.pad) g.pad->commit();
-    comm.finish(weights_sent[group]);
-    comm.node_barrier();
-}
-
-// A GPU gathers a layer's weights during the layer before, if they have arrived.
-template <class Real>
-void GradientExchange<Real>::before_layer_between_nodes(int layer) {
-    const bool begins_group = group_at(layer) >= 0;
-    if (!g.pad) return layer ? gather(linear_weights(layer, layer + 1)) : void();
-    if (begins_group) gather(linear_weights(layer, layer + 1));
-    const bool next_arrived = layer + 1 >= first_end() && group_at(layer + 1) < 0;
-    gather(next_arrived ? linear_weights(layer + 1, layer + 2) : std::vector<TensorRange>());
-}
-
-template <class Real>
-void GradientExchange<Real>::restore_weights() {
-    if (!between_nodes()) return;
-    store_weights(everything);
-    send_weights(num_groups());
-}
-
 // --- all weights ---
 
 template <class Real>
@@ -587,6 +416,7 @@ void GradientExchange<Real>::exchange_weights() {
     comm.node_barrier();
     gather(everything);
     if (g.pad) g.pad->finish_copies();
+    has_all_weights = true;
 }
 
 template <class Real>

@@ -19,13 +19,22 @@
 // peer, while the passes run:
 //
 //     layers of 48     backward: sent after     forward: received before     besides
-//     14 to 47         layer 14                 layer 14
+//     14 to 47         layer 14                 layer 14                     wte
 //     4 to 13          layer 4                  layer 4
 //     1 to 3           layer 1                  layer 1
-//     0                the pass                 the pass                     all tensors but linear weights
+//     0                the pass                 the pass                     all other tensors, rows of wte
 //
 // A group has more layers than the next one to be sent, since there is more time for it. The processes of a
 // node synchronize for each group. The CPU sums, also for a GPU: the sums travel from host memory.
+//
+// A wte that is larger than the last group's layers is a group by itself, sent after the backward pass of the
+// head and received before the head. The encoder's backward pass then changes the rows of the last inputs:
+// group 0 brings them again, in the place of what came before. Another process may still sum a row when it is
+// stored again; such a sum is never used. The rows of the next step's first inputs are needed before wte
+// arrives: group 0 brings those weights, which are the same in both messages. Rows are ranges of elements
+// like all others. The processes of a node announce their inputs in its buffers; nodes send each other the
+// union, the last inputs with wte's gradients, the next ones with group 0's. With many inputs, where this
+// would gain little, wte is one of the other tensors.
 //
 // On a GPU, what overlaps with the passes is copied by LaunchPad::copy_async(), on its copy engines if it has
 // them. Gradients that are summed then come to memory of the device first: a kernel that reads the buffers
@@ -34,11 +43,15 @@
 //
 // Every process ends with identical weights, and the same number of processes gives bit-identical runs.
 #pragma once
+#include <span>
 #include <vector>
 
 #include "llmc/distributed/communicator.h"
 #include "llmc/layers/gradient_sum.h"
 #include "llmc/model/gpt2.h"
+
+// What announce() is given: the inputs of a step's last micro-step, or of the next step's first one.
+enum class Inputs { last, next };
 
 template <class Real>
 struct GradientExchange {
@@ -54,9 +67,18 @@ struct GradientExchange {
     // Call it when the GPU has something to do: sums and sends gradients that send_gradients() left.
     void work();
 
+    // --- inputs ---
+
+    // Between nodes. Call begin_step() with the inputs of a step's first micro-step: error if they were not
+    // announced, unless exchange_weights() has gathered all weights since. Announce the last inputs before
+    // their backward pass, and the next ones before reduce(), or all rows of wte are sent early.
+    void begin_step(std::span<const int> inputs);
+    void announce(Inputs which, std::span<const int> inputs);
+
     // --- gradients ---
 
     // Call it after the backward pass of each layer: starts what overlaps with the lower-numbered layers.
+    // Between nodes, also after the head, which is layer num_layers.
     // Call synchronize() before after_layer(synchronization_layer()); -1: never.
     void after_layer(int layer);
     int synchronization_layer() const;
@@ -85,6 +107,7 @@ struct GradientExchange {
     void finish_update();
     void gather_first_weights();
     // Call it before the forward pass of each layer: stores and gathers weights of higher-numbered layers.
+    // Between nodes, also before the head, which is layer num_layers.
     // If synchronizes_before(layer), call synchronize() first. Call receive_weights() with the group that
     // weights_before() names; -1: none.
     void before_layer(int layer);
@@ -102,7 +125,7 @@ struct GradientExchange {
     struct Messages {
         std::vector<Message> sends, receives;
     };
-    Messages gradient_messages(int group) const;
+    Messages gradient_messages(int group);
     Messages weight_messages(int group) const;
     int num_groups() const { return int(group_begin.size()) - 1; }
 
@@ -169,13 +192,30 @@ struct GradientExchange {
     int end_first_layers() const { return std::min(2, g.config.num_layers); }
     int first_end() const { return between_nodes() ? group_begin[1] : end_first_layers(); }
     int middle_layer() const;
-    std::vector<TensorRange> ranges_of(int group) const {
-        return group_ranges(g.config, group_begin[group], group_begin[group + 1]);
+    std::vector<TensorRange> ranges_of(int group) const;
+    TensorRange all_of_wte() const { return {WTE, 0, parameter_size(g.config, WTE)}; }
+    std::vector<TensorRange> layer_ranges(int layer) const {
+        return wte_last && layer == g.config.num_layers ? std::vector{all_of_wte()}
+                                                        : linear_weights(layer, layer + 1);
     }
-    // A GPU's gradients of a layer are stored during the next one: their reduction may be postponed.
-    int lag() const { return g.pad ? 1 : 0; }
+    // A GPU's gradients of a layer are stored during the next one: their reduction may be postponed. The
+    // processes of a job synchronize after the same layers.
+    int lag() const { return some_on_launchpad ? 1 : 0; }
     int group_at(int layer) const;
     size_t incoming_elements();
+    void form_groups(int64_t most_inputs);
+    uint32_t* set_in_buffer(int rank, Inputs which) const {
+        return reinterpret_cast<uint32_t*>(buffer(rank) + sets_offset) +
+               size_t(which) * token_set_words(g.config);
+    }
+    std::vector<TensorRange> rows_of_last_inputs() const {
+        return token_rows(g.config, sets[int(Inputs::last)][comm.node], 0, all_of_wte().count);
+    }
+    void unite(Inputs which);
+    void add_sets(Messages& messages, Inputs which);
+    void add_rows(std::vector<Message>& messages, int node, const TokenSet& tokens, const Shard& s) const;
+    void add_row_gradients(Messages& messages);
+    void add_row_weights(Messages& messages) const;
     void reduce_in_node();
     void reduce_between_nodes();
     void sum_in_node(const std::vector<TensorRange>& ranges);
@@ -189,6 +229,7 @@ struct GradientExchange {
     Ownership ownership;
     Communicator& comm;
     size_t offsets[NUM_PARAMETER_TENSORS];  // of the tensors in a buffer
+    size_t sets_offset = 0;                 // of its sets of tokens, by Inputs
     size_t stride = 0;                      // elements of a buffer
     Real* buffers = nullptr;                // (local_size, stride), shared
     bool on_launchpad = false;              // the launchpad reads and writes the buffers
@@ -200,7 +241,11 @@ struct GradientExchange {
     std::vector<GradientSlice<Real>> own_sums;  // to compute the norm: the sums that this process owns
     std::vector<int> group_begin;               // groups_of_layers()
     std::vector<Real> incoming;                 // (num_nodes, n) of each owned shard: the sums of other nodes
-    std::vector<size_t> incoming_of;            // where a group's begin
+    std::vector<size_t> incoming_of;            // where a group's begin, and their end
+    std::vector<TokenSet> sets[2];              // by Inputs and node: what its processes have announced
+    TokenSet announced;                         // the next inputs, by this process
+    bool has_all_weights = false;               // since the last update
+    bool wte_last = false;                      // is in the last group, and rows in group 0
     std::vector<std::shared_ptr<::Exchange>> gradients_sent, weights_sent;  // by group
     int num_sent = 0;  // groups of weights since the update
     int due = -1;      // group of gradients that is stored and not sent

@@ -119,8 +119,7 @@ std::vector<TensorRange> group_ranges(const ModelConfig& config, int first, int 
 
 // Each group has r times the layers of the one before, which is sent after it in the backward pass, and
 // received before it in the forward pass; the first has one.
-std::vector<int> groups_of_layers(int num_layers) {
-    const int most = std::min(4, num_layers);
+static std::vector<int> growing_groups(int num_layers, int most) {
     std::vector<int> begin;
     for (int tenths = 10; begin.empty() || begin.back() < num_layers; tenths++) {
         begin = {0};
@@ -128,4 +127,36 @@ std::vector<int> groups_of_layers(int num_layers) {
     }
     begin.back() = num_layers;
     return begin;
+}
+
+std::vector<int> groups_of_layers(const ModelConfig& config, bool wte_last) {
+    const int L = config.num_layers;
+    std::vector<int> begin = growing_groups(L, std::min(4, L));
+    if (!wte_last) return begin;
+    size_t last = 0;
+    for (const TensorRange& range : linear_weight_ranges(config, begin[begin.size() - 2], L))
+        last += range.count;
+    if (L == 1 || parameter_size(config, WTE) > last) {
+        begin = growing_groups(L, std::min(3, L));
+        begin.push_back(L);
+    }
+    begin.back()++;
+    return begin;
+}
+
+size_t token_set_words(const ModelConfig& config) { return ceil_div(config.padded_vocab_size, 32); }
+
+std::vector<TensorRange> token_rows(const ModelConfig& config, const TokenSet& tokens, size_t first,
+                                    size_t count) {
+    const size_t C = size_t(config.channels), end = first + count, near = 2 * C;
+    std::vector<TensorRange> rows;
+    for (size_t row = first / C; count && row * C < end; row++) {
+        if (!(tokens[row / 32] >> row % 32 & 1)) continue;
+        const size_t begins = std::max(row * C, first), ends = std::min((row + 1) * C, end);
+        if (!rows.empty() && begins <= rows.back().first + rows.back().count + near)
+            rows.back().count = ends - rows.back().first;
+        else
+            rows.push_back({WTE, begins, ends - begins});
+    }
+    return rows;
 }

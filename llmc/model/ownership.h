@@ -66,7 +66,18 @@ bool is_linear_weight(int tensor);
 std::vector<TensorRange> linear_weight_ranges(const ModelConfig& config, int first, int end);
 std::vector<TensorRange> other_ranges(const ModelConfig& config);
 
-// What nodes exchange at a time: the layers from groups_of_layers()[i] to before [i + 1] are group i. Group 0
-// also has the tensors that are not linear weights.
-std::vector<int> groups_of_layers(int num_layers);
+// The linear weights of these layers, and with layer 0 all other tensors.
 std::vector<TensorRange> group_ranges(const ModelConfig& config, int first, int end);
+
+// What nodes exchange at a time, at most 4 groups: the layers from groups_of_layers()[i] to before [i + 1]
+// are group i. With wte_last, layer num_layers is wte, a group by itself if it is larger than the last group
+// of layers.
+std::vector<int> groups_of_layers(const ModelConfig& config, bool wte_last);
+
+// Token t is in a set if bit t % 32 of word t / 32 is 1.
+using TokenSet = std::vector<uint32_t>;
+size_t token_set_words(const ModelConfig& config);
+// The tokens' rows of wte, of the elements from `first` on. Rows between near ones come with them, since
+// each range costs something by itself.
+std::vector<TensorRange> token_rows(const ModelConfig& config, const TokenSet& tokens, size_t first,
+                                    size_t count);

@@ -81,24 +81,29 @@ void StepRunner<Real>::forward_first() {
     };
     receive(0);
     exchange->gather_first_weights();
-    gpt2_forward(g, B, T, Pass::training, [&](int layer) {
+    const auto before = [&](int layer) {
         if (exchange->synchronizes_before(layer)) synchronize();
         if (layer > 0) receive(layer);
         exchange->before_layer(layer);
-    });
+    };
+    gpt2_forward(g, B, T, Pass::training, before);
+    if (exchange->between_nodes()) before(g.config.num_layers);
 }
 
 // The last micro-step's gradients are complete: they leave for the other processes, or their norm follows.
 template <class Real>
 void StepRunner<Real>::head_and_backward(Gradients gradients, bool last) {
     gpt2_head(g, B, T, 1.0f / float(step_tokens), gradients);
-    if (exchange && last)
-        return gpt2_backward(g, B, T, gradients, [&](int layer) {
+    if (exchange && last) {
+        const auto after = [&](int layer) {
             if (layer == exchange->synchronization_layer()) synchronize();
             exchange->after_layer(layer);
             const int group = exchange->gradients_after(layer);
             if (group >= 0) between_parts([this, group] { exchange->send_gradients(group); });
-        });
+        };
+        if (exchange->between_nodes()) after(g.config.num_layers);
+        return gpt2_backward(g, B, T, gradients, after);
+    }
     gpt2_backward(g, B, T, gradients);
     if (last) gpt2_gradient_norm(g, gradient_clip);
 }
@@ -161,6 +166,8 @@ Ticket StepRunner<Real>::run(int step, float learning_rate, const NextBatch& nex
     for (int i = 0; i < micro_steps; i++) {
         if (on_micro_step) on_micro_step(i);
         next_batch(inputs.data(), targets.data());
+        if (exchange && i == 0) exchange->begin_step(inputs);
+        if (exchange && i + 1 == micro_steps) exchange->announce(Inputs::last, inputs);
         {
             const ConcurrentGroup uploads(g.pad);
             if (i == 0) optimizer.begin_step(step, learning_rate);

@@ -49,11 +49,20 @@ double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optim
     if (g.pad) prepare_kernels(*g.pad);
     const Phase phase(format_string("timing a few training steps of %d micro-batch%s", timed.micro_steps,
                                     timed.micro_steps == 1 ? "" : "es"));
-    const auto read_batch = [&](int* in, int* out) {
+    const int tokens = o.batch * o.sequence;
+    const auto draw = [&](int* in, int* out) {
         if (loader && !o.is_divided)
             return void(loader->next_batch(in, out, {o.process_rank * o.batch, o.batch}));
-        for (int i = 0; i < o.batch * o.sequence; i++) in[i] = out[i] = i * 31 % g.config.vocab_size;
+        for (int i = 0; i < tokens; i++) in[i] = out[i] = i * 31 % g.config.vocab_size;
     };
+    std::vector<int> inputs(tokens), targets(tokens);  // of the next micro-batch
+    draw(inputs.data(), targets.data());
+    const auto read_batch = [&](int* in, int* out) {
+        std::ranges::copy(inputs, in);
+        std::ranges::copy(targets, out);
+        draw(inputs.data(), targets.data());
+    };
+    if (timed.exchange) runner.on_submitted = [&] { timed.exchange->announce(Inputs::next, inputs); };
     const auto longest = [&](double seconds) { return timed.longest ? timed.longest(seconds) : seconds; };
     int step = 0;
     // As in training, the host looks at a step while the next one runs.

@@ -11,6 +11,7 @@
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
+#include "llmc/model/gradient_exchange.h"
 #include "llmc/options/option_files.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/model_checkpoint.h"
@@ -103,7 +104,11 @@ void Run<Real>::start_step(int step) {
     if (job.size > 1)
         runner.on_submitted = [=, this] {
             report_pending();
-            if (step + 1 < inputs.length.max_steps) read_ahead = read_batch();
+            if (step + 1 == inputs.length.max_steps) return;
+            read_ahead = read_batch();
+            std::vector<int> first(size_t(runner.B) * runner.T), its_targets(first.size());
+            Batch(*read_ahead).take(first.data(), its_targets.data(), int(first.size()));
+            runner.exchange->announce(Inputs::next, first);
         };
     const MixturePosition begin = position();
     Ticket ticket = 0;
