@@ -415,7 +415,7 @@ void Exchanges::advance(const Transport& transport) {
 }
 
 void Exchanges::run(const Transport& transport) {
-    const auto interval = std::chrono::microseconds(50);
+    const auto interval = std::chrono::milliseconds(1);  // shorter ones cost the cores that compute more
     for (std::unique_lock lock(mutex); !stops; lock.lock()) {
         changed.wait(lock, [this] { return stops || !queue.empty(); });
         lock.unlock();
