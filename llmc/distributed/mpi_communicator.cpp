@@ -210,7 +210,7 @@ static int init_mpi(int& provided) {
     const LauncherWatch watch;
     // Open MPI's "put" over TCP, for messages of one block, halves the rate while all cores compute.
     const char* const protocol = "OMPI_MCA_btl_tcp_flags";
-    if (environment(protocol).empty()) set_environment(protocol, "send");
+    if (!getenv(protocol)) set_environment(protocol, "send");
     return MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
 }
 
