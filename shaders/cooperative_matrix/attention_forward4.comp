@@ -82,8 +82,8 @@ void store_tiles(uint at) {
 // The conditions of loads and stores diverge within a subgroup. Each is an `if` without loop or return, after
 // which compilers reconverge; Vulkan guarantees that only in control flow that is uniform in the workgroup.
 // That of subgroups which skip keys is not. They skip only if IN_PLACE, which is probed on the device, and
-// the self-test runs this very case there before training does (self_test_shapes()). A branch that excludes the
-// loads does not keep the speed.
+// the self-test runs this very case there before training does (self_test_shapes()). A branch that excludes
+// the loads does not keep the speed.
 void iterate(HeadRows key, HeadRows value, uint row, uint t, bool masked, inout uint at) {
     const uint next = 2 * TILE_SIZE - at;
     barrier();
