@@ -373,7 +373,6 @@ int main(int argc, char** argv) {
                    {"temperature", why, is_greedy && !is_cold},
                    {"top-p", why, is_greedy},
                    {"min-p", why, is_greedy},
-                   {"samples", why, is_greedy},
                    {"seed", why, is_greedy}});
         TrainedModel model = open_model(options.model);
         if (!model.tokenizer)

@@ -553,7 +553,7 @@ static bool stays_in_job(Options& o, const Division& division, Communicator& job
 // Opens the device, chooses what is not given, and trains.
 static int train(Options& o, Communicator& job) {
     catch_save_signal();
-    if (!has_launcher()) announce_interrupts("train_gpt2", o.plans_only() ? "" : " before the first step");
+    if (!has_launcher()) announce_interrupts("train_gpt2", o.plans_only() ? "" : " before training began");
     const auto pad = open_training_device(o, job);
     if (o.needs_tokens())
         prepare_and_choose(o, pad.get(), job);

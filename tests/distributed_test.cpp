@@ -22,7 +22,7 @@ static const double log_tolerance = 1e-4;
 TEST_F(Distributed, TrainsLikeOneProcess) {
     for (const std::string& where : devices())
         for (const std::string precision : {"fp32", "bf16", "fp16"}) {
-            // kernels take long to compile; ZeroStagesAreBitIdentical has bf16 on the device
+            // kernels take long to compile; RunsRepeatBitIdentically has bf16 on the device
             if (where != "cpu" && precision == "bf16") continue;
             const Words options = {"--device", where, "--precision", precision, "-l", learning_rate};
             const std::vector<double> one = train(1, options, "one");
@@ -49,19 +49,17 @@ TEST_F(Distributed, MasksTrainLikeOneProcess) {
     }
 }
 
-// Runs repeat bit-identically; -z 0 means ZeRO stage 1, too. 3 processes divide no tensor of this model
-// evenly.
-TEST_F(Distributed, ZeroStagesAreBitIdentical) {
+// 3 processes divide no tensor of this model evenly.
+TEST_F(Distributed, RunsRepeatBitIdentically) {
     for (const std::string& where : devices())
         for (const std::string precision : {"bf16", "fp32"}) {
             if (where != "cpu" && precision == "fp32") continue;
             const Words options = {"--device", where, "--precision", precision, "-d", "204",       "-x",
                                    "4",        "-n",  "4",           "-v",      "0",  "--dropout", "0.2"};
-            for (const std::string stage : {"0", "1"}) train(3, with(options, {"-z", stage}), stage);
-            EXPECT_TRUE(model_after("0", 4) == model_after("1", 4)) << where << " " << precision;
-            EXPECT_TRUE(moments_after("0", 4) == moments_after("1", 4)) << where << " " << precision;
-            for (const char* stage : {"0", "1"})
-                EXPECT_TRUE(file_exists(folder(stage) + "/state_00000004_00002.bin"));
+            for (const char* output : {"a", "b"}) train(3, options, output);
+            EXPECT_TRUE(model_after("a", 4) == model_after("b", 4)) << where << " " << precision;
+            EXPECT_TRUE(moments_after("a", 4) == moments_after("b", 4)) << where << " " << precision;
+            EXPECT_TRUE(file_exists(folder("a") + "/state_00000004_00002.bin"));
         }
 }
 
@@ -92,18 +90,18 @@ TEST_F(Distributed, SeveralMachinesTrainLikeOneProcess) {
         const std::vector<double> one = train(1, with(options, {"-b", "12"}), "one");
         const Words batch = {"-b", std::to_string(12 / m.processes)},
                     nodes = {"--ranks-per-node", m.ranks_per_node};
-        for (const std::string stage : {"0", "1"}) {
+        for (const char* output : {"a", "b"}) {
             const std::string result =
-                output_of(start(m.processes, with(with(with(options, batch), nodes), {"-z", stage}), stage));
+                output_of(start(m.processes, with(with(options, batch), nodes), output));
             const std::vector<double> several = printed_losses(result);
             expect_near(several, one, loss_tolerance(m.precision));
-            expect_near(data.losses(folder(stage)), several, log_tolerance);
+            expect_near(data.losses(folder(output)), several, log_tolerance);
             const int machines = m.processes / std::stoi(m.ranks_per_node);
             EXPECT_TRUE(
                 contains(result, format_string("processes: %d on %d machines\n", m.processes, machines)));
         }
-        EXPECT_TRUE(model_after("0", 10) == model_after("1", 10));
-        EXPECT_TRUE(moments_after("0", 10) == moments_after("1", 10));
+        EXPECT_TRUE(model_after("a", 10) == model_after("b", 10));
+        EXPECT_TRUE(moments_after("a", 10) == moments_after("b", 10));
     }
 }
 
@@ -183,6 +181,8 @@ TEST_F(Distributed, ThePlanCountsAllProcesses) {
 
 TEST_F(Distributed, DryRunTimesTheStepsOfEachProcess) {
     expect_ok(start(3, {"--dry-run"}, "dry"), "s per step");
+    // steps of one micro-batch and of two, between machines
+    expect_ok(start(3, words_of("--dry-run --ranks-per-node 1 -d 204"), "dry"), "s per step");
 }
 
 TEST_F(Distributed, OnlyRankZeroPrints) {

@@ -346,8 +346,23 @@ TEST_F(Signals, ARunThatIsStoppedBeforeItsFirstStepSaysSo) {
         const ProgramResult stopped = run_program(words, {number, phase, 0});
         EXPECT_EQ(stopped.status, 128 + number) << stopped.err;
         EXPECT_TRUE(contains(stopped.err, std::string("train_gpt2: stopped by ") + signal_name(number)));
-        EXPECT_EQ(contains(stopped.err, " before the first step\n"), words.back() != "--dry-run");
+        EXPECT_EQ(contains(stopped.err, " before training began\n"), words.back() != "--dry-run");
         EXPECT_EQ(count_lines(stopped.err), 1) << stopped.err;
+    }
+}
+
+// While its output is a pipe, Control-C ends it between two answers, too, with one line.
+TEST_F(Signals, AConversationThatIsStoppedSaysSo) {
+    const std::string generate = BINARY_DIR
+        "/generate --tokenizer bytes -n 2 -i --device cpu "
+        "-e custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=257";
+    for (const int number : {SIGINT, SIGTERM}) {
+        const ProgramResult stopped =
+            run_program({"bash", "-c", "exec " + generate + " < <({ echo one; exec sleep 9; } 2>/dev/null)"},
+                        {number, "", 2});
+        EXPECT_EQ(stopped.status, 128 + number);
+        EXPECT_TRUE(contains(stopped.err, "generate: stopped by ")) << stopped.err.substr(0, 1000);
+        EXPECT_LE(count_lines(stopped.err), 4);
     }
 }
 

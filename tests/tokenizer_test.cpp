@@ -268,6 +268,15 @@ TEST(tokenizer, merges_recovered_from_bytes_are_the_published_ones) {
     EXPECT_GT(compared, 10000);
 }
 
+TEST(tokenizer, shakespeare_has_the_known_number_of_tokens) {
+    NEEDS_SHARED_DATA();
+    Tokenizer gpt2 = open_tokenizer(shared_data + "gpt2_tokenizer.bin");
+    const std::string text = read_whole_file(shared_data + "tinyshakespeare.txt");
+    const Tokens tokens = encode(gpt2, text);
+    EXPECT_EQ(tokens.size(), 338025u);  // of GPT-2's tokenizer on the file as one text
+    EXPECT_TRUE(decode(gpt2, tokens) == text);
+}
+
 TEST(tokenizer, file_made_from_the_published_vocabulary_equals_llmc_s) {
     NEEDS_SHARED_DATA();
     TemporaryFolder folder;

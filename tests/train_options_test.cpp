@@ -136,7 +136,7 @@ TEST_F(TrainOptions, FlagsWithoutEffectGiveANote) {
     for (const auto& [length, name] : {std::pair{"-x 4", "-x"}, {"--epochs 2", "--epochs"}}) {
         const Words text = with({"--text", "a", "--minutes", "1"}, words_of(length));
         const std::string says = name + std::string(" says how long the run is");
-        EXPECT_EQ(note(text), says + ": --minutes chooses its model alone");
+        EXPECT_EQ(note(text), says + ": --minutes chooses the rest");
         EXPECT_EQ(note(with(text, {"-e", "d2"})), "--minutes has no effect: " + says);
         EXPECT_EQ(note(with({"--text", "a"}, words_of(length))), "");
     }

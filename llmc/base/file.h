@@ -135,14 +135,16 @@ struct FileWriter {
     std::string temporary, buffer;
 };
 
-// Thrown by FileWriter: see StopWritingAtSignals, and at a stop signal while it waits to write to a pipe.
+// Thrown at a stop signal by FileWriter, while it waits to write to a pipe, and by all that
+// StopWritingAtSignals ends.
 struct StoppedBySignal : Error {
     int signal;
     explicit StoppedBySignal(int number);
 };
 
-// During its lifetime, the stop signals (os/signals.h) end the writing of files: what is not complete is
-// removed, as after an error. For output that is of no use in part.
+// During its lifetime, the stop signals (signals.h) end the writing of files, and the reading and the work
+// before it: what is not complete is removed, as after an error. For output that is of no use in part. In the
+// end, release_stop_signals().
 struct StopWritingAtSignals {
     StopWritingAtSignals();
     ~StopWritingAtSignals();

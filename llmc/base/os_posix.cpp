@@ -20,13 +20,14 @@
 
 // --- the program ---
 
-// A pipe or terminal that other programs share may not block, now or later, since one of them wants that. So
-// it is opened anew, where /proc can do it: that flag belongs to what was opened.
+// A program that shares a pipe or terminal may set it not to block, now or later. The flag belongs to what
+// was opened, so it is opened anew, where /proc can do that.
 static void make_blocking(int descriptor) {
     const int flags = fcntl(descriptor, F_GETFL);
     struct stat status;
     const bool is_pipe = fstat(descriptor, &status) == 0 && S_ISFIFO(status.st_mode);
-    if (is_pipe || isatty(descriptor)) {
+    const bool is_terminal = isatty(descriptor) && !ptsname(descriptor);  // /dev/ptmx makes another one
+    if (is_pipe || is_terminal) {
         const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
         const int own = open(path.c_str(), (flags & O_ACCMODE) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
         if (own >= 0) dup2(own, descriptor);

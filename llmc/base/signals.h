@@ -10,7 +10,7 @@
 #include <cstdint>
 
 // From now on, SIGINT, SIGTERM, SIGHUP and SIGXCPU end the program with a line that says so: "PROGRAM:
-// stopped by SIGINT" and `when`. An empty name: without a line.
+// stopped by SIGINT" and `when`.
 void announce_interrupts(const char* program, const char* when = "");
 
 // From now on, SIGINT, SIGTERM, SIGHUP, SIGXCPU (CPU time used up), SIGUSR2 (schedulers send it before they

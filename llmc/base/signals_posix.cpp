@@ -90,6 +90,7 @@ static void end_with_line(int number) {
     watch_output();
     for (const char* word : words)
         if (write(STDERR_FILENO, word, strlen(word)) < 0) break;
+    std::signal(number, SIG_DFL);  // std::signal() may have put this handler back without its flags
     raise(number);
 }
 

@@ -207,10 +207,10 @@ struct LauncherWatch {
 };
 
 static int init_mpi(int& provided) {
-    const LauncherWatch watch;
     // Open MPI's "put" over TCP, for messages of one block, halves the rate while all cores compute.
     const char* const protocol = "OMPI_MCA_btl_tcp_flags";
     if (!getenv(protocol)) set_environment(protocol, "send");
+    const LauncherWatch watch;
     return MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
 }
 

@@ -520,8 +520,8 @@ const std::vector<KernelShape>& self_test_shapes() {
                            .linear = linear,
                            .linear_rows = linear_rows};
     };
-    // Of 101 keys, lanes load some and not others while a subgroup of attention_forward4 skips keys. All
-    // sizes of the linear layer leave partial tiles, and both are long sums.
+    // With 101 keys, some lanes of a subgroup of attention_forward4 load keys and others do not, while
+    // another subgroup skips keys. All sizes of the linear layer leave partial tiles, and both are long sums.
     static const std::vector<KernelShape> shapes = {shape(2, 101, {{544, 288}}, 0),
                                                     shape(1, 128, {{128, 256}}, 1152)};
     return shapes;

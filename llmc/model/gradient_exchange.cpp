@@ -32,8 +32,9 @@ GradientExchange<Real>::GradientExchange(GPT2<Real>& model, const Ownership& tab
     import_buffers();
     incoming.resize(incoming_elements());
     allocate_gathered();
-    if (weights_overlap()) restore_weights();  // what the first forward pass gathers
-    if (weights_overlap() && !between_nodes()) exchange_weights();
+    if (!weights_overlap()) return;
+    restore_weights();  // for the first forward pass, which gathers them
+    between_nodes() ? send_weights(num_groups()) : exchange_weights();
 }
 
 // As if the launchpad imports the buffers. Its memory is theirs, too, unless the GPU is a discrete one.

@@ -114,7 +114,8 @@ struct GradientExchange {
     bool synchronizes_before(int layer) const;
     int weights_before(int layer) const;
     void receive_weights(int group);
-    // After an update that was skipped: between nodes, gradients have taken the place of weights.
+    // After an update that was skipped, before finish_update(): between nodes, gradients have taken the place
+    // of weights.
     void restore_weights();
     // Gathers all weights, which were sent if weights_overlap().
     void exchange_weights();
@@ -208,9 +209,7 @@ struct GradientExchange {
         return reinterpret_cast<uint32_t*>(buffer(rank) + sets_offset) +
                size_t(which) * token_set_words(g.config);
     }
-    std::vector<TensorRange> rows_of_last_inputs() const {
-        return token_rows(g.config, sets[int(Inputs::last)][comm.node], 0, all_of_wte().count);
-    }
+    std::vector<TensorRange> rows_of_last_inputs() const;
     void unite(Inputs which);
     void add_sets(Messages& messages, Inputs which);
     void add_rows(std::vector<Message>& messages, int node, const TokenSet& tokens, const Shard& s) const;

@@ -6,7 +6,8 @@
 
 // --- groups ---
 
-// Many inputs have most rows of wte: twice as many as rows have a sixth to a fourth of them.
+// Two tokens for each row of wte have a sixth to a fourth of the rows in a text. With more, wte would travel
+// nearly twice.
 template <class Real>
 void GradientExchange<Real>::form_groups(int64_t most_inputs) {
     wte_last = between_nodes() && overlaps() && most_inputs * comm.local_size <= 2 * g.config.vocab_size;
@@ -17,7 +18,7 @@ void GradientExchange<Real>::form_groups(int64_t most_inputs) {
     for (std::vector<TokenSet>& of_nodes : sets) of_nodes.resize(comm.num_nodes, announced);
 }
 
-// Also finds where each group's begin.
+// Also sets incoming_of.
 template <class Real>
 size_t GradientExchange<Real>::incoming_elements() {
     size_t n = 0;
@@ -98,7 +99,18 @@ void GradientExchange<Real>::add_rows(std::vector<Message>& messages, int node, 
             {peer(node), buffer(comm.local_rank) + offsets[WTE] + first, count * sizeof(Real)});
 }
 
-// What arrives takes the place of what the group with wte brought.
+// As add_rows() sends them, shard by shard: rows between near ones that belong to two shards stay out.
+template <class Real>
+std::vector<TensorRange> GradientExchange<Real>::rows_of_last_inputs() const {
+    std::vector<TensorRange> rows;
+    for (const Shard& s : shards_in({all_of_wte()}))
+        for (const TensorRange& range :
+             token_rows(g.config, sets[int(Inputs::last)][comm.node], s.first, s.count))
+            rows.push_back(range);
+    return rows;
+}
+
+// The gradients that arrive take the place of those that came with the group of wte.
 template <class Real>
 void GradientExchange<Real>::add_row_gradients(Messages& messages) {
     const std::vector<TokenSet>& tokens = sets[int(Inputs::last)];
@@ -291,9 +303,7 @@ void GradientExchange<Real>::before_layer_between_nodes(int layer) {
 
 template <class Real>
 void GradientExchange<Real>::restore_weights() {
-    if (!between_nodes()) return;
-    store_weights(everything);
-    send_weights(num_groups());
+    if (between_nodes()) store_weights(everything);
 }
 
 #define INSTANTIATE(Real) template struct GradientExchange<Real>;

@@ -77,7 +77,7 @@ std::vector<int> groups_of_layers(const ModelConfig& config, bool wte_last);
 // Token t is in a set if bit t % 32 of word t / 32 is 1.
 using TokenSet = std::vector<uint32_t>;
 size_t token_set_words(const ModelConfig& config);
-// The tokens' rows of wte, of the elements from `first` on. Rows between near ones come with them, since
-// each range costs something by itself.
+// The tokens' rows of wte, of the elements from `first` on. Gaps of up to two rows are included, since each
+// range costs something by itself.
 std::vector<TensorRange> token_rows(const ModelConfig& config, const TokenSet& tokens, size_t first,
                                     size_t count);

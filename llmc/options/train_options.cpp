@@ -391,7 +391,7 @@ static void note_without_effect(const OptionTable& table, Options& o) {
                               {"tensor-cores", "it is for GPUs", is_on_cpu},
                               {"final-lr-fraction", "-k is constant", is_constant}}));
     if (o.sources.of(&o.minutes) == Source::command_line && has_length && !o.is_given(o.model))
-        o.notes.push_back(length + " how long the run is: --minutes chooses its model alone");
+        o.notes.push_back(length + " how long the run is: --minutes chooses the rest");
     for (const Option& row : table.rows)
         if (row.without_effect && row.source == Source::command_line)
             o.notes.push_back(format_string("-%s has no effect: %s", row.flag.c_str(), row.without_effect));

@@ -117,6 +117,7 @@ double step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
     double seconds = one * most;
     if (most > 1 && one < 60) {
         timed.micro_steps = std::min(2, micro_steps);
+        if (exchange && exchange->weights_overlap()) exchange->exchange_weights();  // for any inputs
         const double two = mean_step_seconds(o, g, optimizer, loader, timed);
         seconds = longest(one + std::max(two - one, 0.0) * (micro_steps - 1));
     }

@@ -43,6 +43,16 @@ static ModelConfig new_config(const Options& o, const ModelSource& model,
     return config;
 }
 
+// A run of llm.c saved no options that -e could be compared with.
+static void refuse_other_shape(const Options& o, const ModelConfig& config, const Start& start) {
+    if (!o.is_given(o.model) || names_model_file(o.model)) return;
+    const ModelConfig asked = read_shape(find_model(o.model));
+    if (asked.num_layers != config.num_layers || asked.channels != config.channels ||
+        asked.num_heads != config.num_heads)
+        fail("-e %s is not the model in %s, which has %d layers, %d heads and %d channels: leave out -e",
+             o.model.c_str(), start.folder.c_str(), config.num_layers, config.num_heads, config.channels);
+}
+
 // --- where the run starts ---
 
 // Opens the folder -o; with -y 1, finds its newest intact checkpoint. Rank 0 does both before the others
@@ -330,6 +340,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
     const ModelSource model = start.resumed ? resumed_model(start) : find_model(o.model);
     if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());
     const ModelConfig config = start.resumed ? read_model_header(model.path) : new_config(o, model, data);
+    if (start.resumed) refuse_other_shape(o, config, start);
     const std::string data_name = data_of(o).empty() ? "" : data_of(o)[0];
     if (data) check_data_fits(*data, data_name, model, config);
     std::optional<Tokenizer> tokenizer;

@@ -297,9 +297,9 @@ static bool is_model(const std::string& folder) {
 // A run may lie in the folder of its texts.
 static bool is_part_of_run(const std::string& name) {
     static const std::regex parts(
-        "(model|state|run|DONE)_[0-9_]+(\\.bin|\\.json)?|main\\.log|metrics\\.csv|options\\.toml|lease\\."
-        "json|"
-        "loss\\.svg|moving_earlier_run|tensorboard|tokens");
+        "(model_[0-9]{8}|state_[0-9]{8}_[0-9]{5})\\.bin|run_[0-9]{8}\\.json|(DONE|unfinished)_[0-9]{8}|"
+        "main\\.log|metrics\\.csv|options\\.toml|lease\\.json|loss\\.svg|moving_earlier_run|tensorboard|"
+        "tokens");
     return std::regex_match(name, parts);
 }
 
@@ -362,11 +362,13 @@ size_t find_zeros(std::string_view text) {
     return text.find(zeros);
 }
 
-// What programs write beside token shards, texts and models, such as NAME.json and tokenizer.json.
+// Programs write NAME.json and tokenizer.json beside token shards, texts and models.
 static bool is_about_data(std::string_view start) {
     const auto names = [&](std::string_view key) { return start.find(key) != start.npos; };
-    return start.starts_with("{\n") && (names("\"shards\": [") || names("\"tokenizer_of_shards\": ") ||
-                                        names("\"nats_per_token\": ") || names("\"added_tokens\": ["));
+    const bool is_sidecar = (names("\"shards\": [") && names("\"xxh3\": \"")) ||
+                            names("\"tokenizer_of_shards\": ") || names("\"nats_per_token\": ");
+    const bool is_tokenizer = names("\"added_tokens\": [") && names("\"version\": \"1.0\"");
+    return start.starts_with("{\n") && (is_sidecar || is_tokenizer);
 }
 
 static void check_text(const std::string& path) {
