@@ -302,6 +302,14 @@ TEST_F(Resume, RefusesTheseChanges) {
     expect_refusal(resume(a, {"-d", "100"}), "multiple");
     EXPECT_EQ(read_whole_file(a + "/main.log"), log);
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{12, 8, 4}));
+    // llm.c writes neither options nor run_*.json
+    for (const auto& entry : std::filesystem::directory_iterator(a)) {
+        const std::string name = entry.path().filename();
+        if (name.ends_with(".toml") || name.ends_with(".json")) std::filesystem::remove(entry.path());
+    }
+    expect_refusal(data.run(with(twelve, {"--device", "cpu", "-o", a, "-y", "1", "-e",
+                                          "custom:layers=3,heads=2,channels=24,max_seq_len=32,vocab=67"})),
+                   "is not the model in", "2 layers");
 }
 
 // Of as many tokens: the one that is being read is missed, the other is not.

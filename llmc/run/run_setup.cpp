@@ -45,7 +45,8 @@ static ModelConfig new_config(const Options& o, const ModelSource& model,
 
 // A run of llm.c saved no options that -e could be compared with.
 static void refuse_other_shape(const Options& o, const ModelConfig& config, const Start& start) {
-    if (!o.is_given(o.model) || names_model_file(o.model)) return;
+    const bool has_options = file_exists(options_path(start.folder));
+    if (has_options || !o.is_given(o.model) || names_model_file(o.model)) return;
     const ModelConfig asked = read_shape(find_model(o.model));
     if (asked.num_layers != config.num_layers || asked.channels != config.channels ||
         asked.num_heads != config.num_heads)
