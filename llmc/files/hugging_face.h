@@ -16,7 +16,7 @@ ModelConfig read_hugging_face_header(const std::string& path);
 // Checks the files as above, then passes all tensors to `write` as floats.
 void read_hugging_face(const std::string& path, const WriteTensor& write);
 
-// What config.json beside the model says of the documents of its training, as --split-documents does; "":
+// What config.json next to the model says of the documents of its training, as --split-documents does; "":
 // nothing. Other programs ignore it.
 std::string split_of_hugging_face(const std::string& path);
 

@@ -362,7 +362,7 @@ size_t find_zeros(std::string_view text) {
     return text.find(zeros);
 }
 
-// Programs write NAME.json and tokenizer.json beside token shards, texts and models.
+// Programs write NAME.json and tokenizer.json next to token shards, texts and models.
 static bool is_about_data(std::string_view start) {
     const auto names = [&](std::string_view key) { return start.find(key) != start.npos; };
     const bool is_sidecar = (names("\"shards\": [") && names("\"xxh3\": \"")) ||
