@@ -304,7 +304,7 @@ TEST_F(Resume, RefusesTheseChanges) {
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{12, 8, 4}));
     // llm.c writes neither options nor run_*.json
     for (const auto& entry : std::filesystem::directory_iterator(a)) {
-        const std::string name = entry.path().filename();
+        const std::string name = entry.path().filename().string();
         if (name.ends_with(".toml") || name.ends_with(".json")) std::filesystem::remove(entry.path());
     }
     expect_refusal(data.run(with(twelve, {"--device", "cpu", "-o", a, "-y", "1", "-e",

@@ -472,7 +472,7 @@ TEST_F(VulkanFaults, EvalAndGenerateEndWithOneLine) {
         {BINARY_DIR "/eval", "-e", model, "-i", driver.val, "-b", "2", "-m", "2", "--device", device()},
         {BINARY_DIR "/generate", "-e", model, "-n", "4", "text", "--device", device()}};
     for (const Words& command : commands) {
-        const std::string name = std::filesystem::path(command[0]).filename();
+        const std::string name = std::filesystem::path(command[0]).filename().string();
         const ProgramResult undisturbed = run_program(command);
         ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;
         int fired = 0;
