@@ -70,7 +70,7 @@ static std::string refusal(const Words& arguments) {
 TEST(OptionTable, EverySpellingOfAnOption) {
     Everything e;
     e.parse(words_of(
-        "-f --no-on -z 0 -c9 -cc -3 --rate=0.25 --precise 1e-3 -s 18446744073709551615 --size=7.5G -t -f "
+        "-f --no-on -z 0 -c9 -cc -3 --rate=0.25 --precise 1e-3 -s 18446744073709551615 --size=7.5G --text=-f "
         "--word two --several a --several=b --numbers 1,2 3 --colour blue -x 9 --pair c d in -- -w v"));
     EXPECT_TRUE(e.flag && !e.on && !e.zero_or_one);
     EXPECT_EQ(e.count, 9);
@@ -108,10 +108,17 @@ TEST(OptionTable, WrongArgumentsGiveOneLine) {
     const std::pair<Words, const char*> cases[] = {
         {{"--cout", "3"}, "unknown option --cout (did you mean --count?)"},
         {{"-q"}, "unknown option -q"},
+        {{"-count", "3"}, "unknown option -count (did you mean --count?)"},
+        {{"-count=3"}, "unknown option -count (did you mean --count?)"},
         {{"--no-flag"}, "unknown option --no-flag"},
         {{"--no-on=1"}, "unknown option --no-on"},
         {{"--flag=1"}, "--flag takes no value: leave out '=1'"},
         {{"--count"}, "--count needs a value"},
+        {{"--count", "--flag"}, "--count needs a value, and --flag is an option; as a value: --count=--flag"},
+        {{"-t", "-c", "3"}, "--text needs a value, and -c is an option; as a value: --text=-c"},
+        {{"-x", "-f"}, "--without needs a value, and -f is an option; as a value: --without=-f"},
+        {{"--word", "--tpyo"}, "--word needs a value, and --tpyo is an option; as a value: --word=--tpyo"},
+        {{"--pair", "a", "--flag"}, "--pair needs a value, and --flag is an option"},
         {{"--pair", "a"}, "--pair needs 2 values: A B"},
         {{"-c", "0"}, "--count: 0 is not at least 1, or auto"},
         {{"-c", "1073741825"}, "--count: 1073741825 is not at most 1073741824"},

@@ -488,7 +488,7 @@ TEST(TokenizerInfo, OfANameThatEndsLikeASplit) {
 
 TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
     const std::pair<Words, const char*> cases[] = {
-        {{"words"}, "unexpected argument 'words': a text is given with --text"},
+        {{"words"}, "unexpected argument 'words': each text is given with --text"},
         {{"-o", folder / "my.txt"}, "my.txt is a file: name a folder"},
         {{"--export", "hf"}, "--export needs 2 values: hf DIR | gguf FILE"},
         {{"-e", "gpt2"}, "`data/download.sh gpt2 gpt2` downloads it to data/gpt2, for -e data/gpt2"},

@@ -35,13 +35,22 @@ static NamedOption find_option(OptionTable& table, const std::string& argument) 
     if (argument.starts_with("--")) return find_long(table, argument);
     for (Option& row : table.rows)
         if (row.flag == argument.substr(1)) return {&row};
+    if (find_long(table, "-" + argument).option) return {};  // which nearest() names
     for (Option& row : table.rows)
         if (row.flag == argument.substr(1, 1) && row.bare.empty()) return {&row, argument.substr(2)};
     return {};
 }
 
+// Error if an argument is an option, where the value of another one is expected.
+static void refuse_option(OptionTable& table, const Option& before, const std::string& argument) {
+    const auto is_flag = [&](const Option& row) { return "-" + row.flag == argument; };
+    if (is_option(argument) && (argument.starts_with("--") || std::ranges::any_of(table.rows, is_flag)))
+        fail("%s needs a value, and %s is an option%s", before.dashed().c_str(), argument.c_str(),
+             before.count > 1 ? "" : ("; as a value: " + before.dashed() + "=" + argument).c_str());
+}
+
 // The values of an option, which begin at arguments[next].
-static std::vector<std::string> take_values(const NamedOption& named,
+static std::vector<std::string> take_values(OptionTable& table, const NamedOption& named,
                                             const std::vector<std::string>& arguments, size_t& next) {
     const Option& o = *named.option;
     std::vector<std::string> values;
@@ -50,7 +59,10 @@ static std::vector<std::string> take_values(const NamedOption& named,
         fail("%s takes no value%s: leave out '=%s'", o.dashed().c_str(),
              o.words.size() > 2 ? (" but " + o.words.back()).c_str() : "", named.value->c_str());
     if (!o.bare.empty() && !named.value) values.push_back(o.bare);
-    while (values.size() < o.count && next < arguments.size()) values.push_back(arguments[next++]);
+    while (values.size() < o.count && next < arguments.size()) {
+        refuse_option(table, o, arguments[next]);
+        values.push_back(arguments[next++]);
+    }
     while (o.is_long && next < arguments.size() && !is_option(arguments[next]))
         values.push_back(arguments[next++]);
     if (values.size() < o.count && o.count == 1) fail("%s needs a value", o.dashed().c_str());
@@ -99,11 +111,11 @@ static GivenValues given_values(OptionTable& table, const std::vector<std::strin
         } else if (only_words || !is_option(argument)) {
             if (!add_word(table, given, argument) && fault.empty())
                 fault = "unexpected argument '" + argument + "'" +
-                        (table.find("text")     ? ": a text is given with --text"
+                        (table.find("text")     ? ": each text is given with --text"
                          : table.find("PROMPT") ? ": a prompt of several words needs quotes"
                                                 : "");
         } else if (const NamedOption named = find_option(table, argument); named.option) {
-            add_values(given, named.option, take_values(named, arguments, next));
+            add_values(given, named.option, take_values(table, named, arguments, next));
             if (asks_for_text(*named.option)) break;
         } else if (const std::string name = argument.substr(0, argument.find('=')); fault.empty()) {
             fault = "unknown option " + name + table.nearest(name);

@@ -291,12 +291,18 @@ void OptionTable::set(Option& option, const std::vector<std::string>& texts, Sou
 
 // --- options without effect ---
 
+// The name that gave the value: of a negation, its own.
+static std::string name_given(const Option& row) {
+    const bool is_negation = row.has_negation && row.texts()[0] == "false";
+    return is_negation ? "--no-" + row.name : row.dashed();
+}
+
 std::vector<std::string> OptionTable::notes_of(const std::vector<InVain>& options) const {
     std::vector<std::string> notes;
     for (const InVain& option : options)
         for (const Option& row : rows)
             if (option.is_in_vain && row.name == option.name && row.source == Source::command_line)
-                notes.push_back(row.dashed() + " has no effect: " + option.why);
+                notes.push_back(name_given(row) + " has no effect: " + option.why);
     return notes;
 }
 
@@ -306,7 +312,7 @@ std::vector<std::string> OptionTable::notes_of_unread(const char* instead,
     for (const Option& row : rows) {
         const bool is_of_machine = row.name == "threads" || row.name == "simd" || row.name == "tensor-cores";
         if (row.source == Source::command_line && !is_of_machine && !std::ranges::count(read, row.name))
-            notes.push_back(row.dashed() + " has no effect with " + instead);
+            notes.push_back(name_given(row) + " has no effect with " + instead);
     }
     return notes;
 }
