@@ -47,6 +47,15 @@ void refuse_inputs(const std::string& folder, const std::vector<std::string>& in
                          input.c_str(), folder.c_str());
 }
 
+void refuse_foreign_folder(const std::string& path,
+                           const std::function<bool(const std::string& name)>& is_of_run) {
+    if (!is_folder(path)) return;
+    const std::vector<std::string> names = names_in(path);
+    if (!names.empty() && std::ranges::none_of(names, is_of_run))
+        fail("%s is there, and a run would write to it: move it, or choose another folder with -o",
+             path.c_str());
+}
+
 void create_subfolder(const std::string& path) {
     if (is_link(path)) fail("%s is a link, which is not followed: remove it", path.c_str());
     create_folders(path);
@@ -76,7 +85,9 @@ static void move_files(const std::string& folder, const std::string& to) {
     create_subfolder(to);
     link_tokens(folder, to);
     std::vector<std::string> names = files_of_a_run(folder);
-    if (file_exists(folder + "/" + tensorboard_folder)) names.push_back(tensorboard_folder);
+    if (const std::string events = folder + "/" + tensorboard_folder;
+        is_folder(events) && std::ranges::any_of(names_in(events), is_event_file))
+        names.push_back(tensorboard_folder);
     for (const std::string& name : names) move_path(folder + "/" + name, to + "/" + name);
     sync_folder(to);
     remove_file(folder + "/" + moving_file);

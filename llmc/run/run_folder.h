@@ -2,6 +2,7 @@
 // runs.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -33,6 +34,11 @@ struct RunFolder {
 // Error if one of the inputs, or of the files that match it, has the name of a file of a run in this folder:
 // a new run would move it, and what has a temporary name is removed.
 void refuse_inputs(const std::string& folder, const std::vector<std::string>& inputs);
+
+// Error if a folder in which the run would write is somebody else's: it has files, and none that a run
+// writes.
+void refuse_foreign_folder(const std::string& path,
+                           const std::function<bool(const std::string& name)>& is_of_run);
 
 // Creates a folder inside the folder of a run. Error if it is a link: somebody else may have made it.
 void create_subfolder(const std::string& path);

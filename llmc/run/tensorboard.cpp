@@ -87,15 +87,18 @@ static std::string summary(const std::vector<Scalar>& scalars) {
 
 // --- files ---
 
+static const std::string event_file = "events.out.tfevents.";
+
+bool is_event_file(const std::string& name) { return fold_case(name).starts_with(event_file); }
+
 // The present time in seconds, as the digits of a new file's name. Readers sort names as text, whatever their
 // length: if an existing file is from the same second, from before a clock was set back, or has more digits,
 // the new name is that file's with one more digit.
 static std::string time_of_new_file(const std::string& folder) {
-    const std::string before = "events.out.tfevents.";
     std::string newest;
     for (const std::string& name : names_in(folder)) {
-        if (!fold_case(name).starts_with(before)) continue;
-        const std::string rest = name.substr(before.size()), digits = rest.substr(0, rest.find('.'));
+        if (!is_event_file(name)) continue;
+        const std::string rest = name.substr(event_file.size()), digits = rest.substr(0, rest.find('.'));
         const bool is_time = digits.size() >= 10 && digits.size() < 100 && digits.size() < rest.size() &&
                              digits.find_first_not_of("0123456789") == std::string::npos;
         if (is_time) newest = digits;  // names are sorted
@@ -108,7 +111,7 @@ std::string start_event_file(const std::string& folder, int resume_step) {
     create_subfolder(folder);
     std::string host = host_name().empty() ? "localhost" : host_name();
     std::replace_if(host.begin(), host.end(), is_separator, '_');
-    const std::string path = folder + "/events.out.tfevents." + time_of_new_file(folder) + "." + host;
+    const std::string path = folder + "/" + event_file + time_of_new_file(folder) + "." + host;
     std::string records = event_at(0, field(3, std::string_view("brain.Event:2")));
     // a SessionLog whose status is START, which readers of version 2 honour: earlier events from here on are
     // void

@@ -8,6 +8,8 @@
 
 inline const std::string tensorboard_folder = "tensorboard";  // in a run's folder
 
+bool is_event_file(const std::string& name);
+
 struct Scalar {
     const char* tag;  // the part before a slash is a section of TensorBoard's page
     float value;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <numeric>
+#include <regex>
 
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
@@ -11,7 +12,9 @@
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/os.h"
+#include "llmc/base/output.h"
 #include "llmc/base/system_files.h"
+#include "llmc/base/utf8.h"
 #include "llmc/data/corpus_file.h"
 #include "llmc/data/preparation.h"
 #include "llmc/data/sidecar.h"
@@ -215,6 +218,11 @@ static void refuse_unused(const TextOptions& o, const std::vector<PreparationOpt
 std::vector<PreparationOptions> find_texts(Options& o) {
     if (std::count(o.text.begin(), o.text.end(), "-"))
         fail("--text -: standard input can be read once: save the text in a file");
+    static const std::regex tokens(
+        "(text|stories)[0-9]*(\\.(json|tokenizer|made_of)|_.*\\.(bin|mask|json))|stories\\.txt");
+    refuse_foreign_folder(folder_of(o), [&](const std::string& name) {
+        return is_temporary_name(fold_case(name)) || std::regex_match(fold_case(name), tokens);
+    });
     std::string own_template;
     SeenFiles seen;  // its validation part in one source could be trained on in another
     const std::string tokenizer = tokenizer_name(o, &own_template);
@@ -226,6 +234,7 @@ std::vector<PreparationOptions> find_texts(Options& o) {
         if (o.is_stories()) return sources;
         find_text(p);
         for (const std::string& file : p.found.files) seen.add_once(file);
+        refuse_inputs(o.output, p.found.files);
         // a blank line ends a document, except in JSONL
         if (p.split == DocumentSplit::automatic && p.field.empty()) p.split = DocumentSplit::blank_line;
     }
@@ -301,7 +310,6 @@ static std::string complete_preparation(const Options& o, PreparationOptions& p)
         std::stod(format_string("%.3g", double(share) * bytes_of_token(p.tokenizer) / double(p.text_bytes)));
     if (p.is_chat) p.val_fraction = std::min(p.val_fraction, 0.1);
     p.chooses_fraction = true;
-    refuse_inputs(o.output, p.found.files);
     return description(p);
 }
 

@@ -282,24 +282,34 @@ std::string read_text_file(const std::string& path, size_t limit) {
 
 // --- lists of files ---
 
-// The folder of a run: its logs and its copies of texts are no texts to train on.
+static bool is_file_with(const std::string& path, std::string_view text) {
+    return is_regular(path) && begins_around(path, text);
+}
+
+// The folder of a run, by the options that it saves: its logs and its copies of texts are no texts to train
+// on.
 static bool is_run(const std::string& folder) {
-    return (file_exists(folder + "/options.toml") && file_exists(folder + "/main.log")) ||
-           (file_exists(folder + "/lease.json") && file_exists(folder + "/tokens"));  // one that begins
+    return file_exists(folder + "/main.log") && is_file_with(folder + "/options.toml", "train-data=");
 }
 
-// Of Hugging Face, as --export writes it, too.
+// Of Hugging Face, as --export writes it, too. The eighth byte of such a file ends the length of a header.
 static bool is_model(const std::string& folder) {
-    return file_exists(folder + "/config.json") && (file_exists(folder + "/model.safetensors") ||
-                                                    file_exists(folder + "/model.safetensors.index.json"));
+    const std::string file = folder + "/model.safetensors";
+    return file_exists(folder + "/config.json") &&
+           ((is_regular(file) && first_bytes(file, 9).ends_with(std::string_view("\0{", 2))) ||
+            is_file_with(file + ".index.json", "\"weight_map\""));
 }
 
-// A run may lie in the folder of its texts.
+// The tokens of a text, with the file that says what they were made of.
+static bool is_tokens(const std::string& folder) {
+    return std::ranges::any_of(names_in(folder),
+                               [](const std::string& name) { return name.ends_with(".made_of"); });
+}
+
+// A run may lie in the folder of its texts. Its other files are empty, or no text.
 static bool is_part_of_run(const std::string& name) {
     static const std::regex parts(
-        "(model_[0-9]{8}|state_[0-9]{8}_[0-9]{5})\\.bin|run_[0-9]{8}\\.json|(DONE|unfinished)_[0-9]{8}|"
-        "main\\.log|metrics\\.csv|options\\.toml|lease\\.json|loss\\.svg|moving_earlier_run|tensorboard|"
-        "tokens");
+        "run_[0-9]{8}\\.json|main\\.log|metrics\\.csv|options\\.toml|moving_earlier_run");
     return std::regex_match(name, parts);
 }
 
@@ -321,6 +331,7 @@ static const char* why_left_out(const std::string& path, const std::string& name
     if (is_folder && is_link(path)) return "is a link to a folder";
     if (is_folder && is_run(path)) return "is the folder of a run";
     if (is_folder && is_model(path)) return "is the folder of a model";
+    if (is_folder && is_tokens(path)) return "is the folder of a run's tokens";
     if (!is_folder && status->kind != FileStatus::regular) return "is neither a file nor a folder";
     return is_folder || status->size > 0 ? nullptr : "is empty";
 }
@@ -362,13 +373,16 @@ size_t find_zeros(std::string_view text) {
     return text.find(zeros);
 }
 
-// Programs write NAME.json and tokenizer.json next to token shards, texts and models.
+// Programs write NAME.json and tokenizer.json next to token shards, texts and models, and lease.json.
 static bool is_about_data(std::string_view start) {
     const auto names = [&](std::string_view key) { return start.find(key) != start.npos; };
-    const bool is_sidecar = (names("\"shards\": [") && names("\"xxh3\": \"")) ||
-                            names("\"tokenizer_of_shards\": ") || names("\"nats_per_token\": ");
-    const bool is_tokenizer = names("\"added_tokens\": [") && names("\"version\": \"1.0\"");
-    return start.starts_with("{\n") && (is_sidecar || is_tokenizer);
+    const bool is_sidecar =
+        (names("\"shards\": [") && names("\"xxh3\": \"")) || names("\"tokenizer_of_shards\": ");
+    const bool is_of_corpus = names("\"stories\": ") && names("\"nats_per_byte\": ");
+    const bool is_tokenizer = names("\"added_tokens\": [") && names("\"truncation\": ");
+    const bool is_plot = start.starts_with("<svg") && names("<title>Loss of a run of vulkan-gpt2</title>");
+    const bool is_lease = start.starts_with("{\"host\":") && names("\"processes_of\":");
+    return is_plot || is_lease || (start.starts_with("{\n") && (is_sidecar || is_of_corpus || is_tokenizer));
 }
 
 static void check_text(const std::string& path) {
@@ -377,7 +391,8 @@ static void check_text(const std::string& path) {
     text.resize(file.read(text.data(), text.size()));
     refuse_zeros(path, text);
     if (is_about_data(text))
-        throw NotText(printable(path + " is not text, but about token shards, a corpus or a tokenizer"));
+        throw NotText(
+            printable(path + " is not text, but about token shards, a corpus, a tokenizer or a run"));
 }
 
 std::string SeenFiles::add(const std::string& path) {
@@ -402,7 +417,7 @@ void SeenFiles::add_once(const std::string& path) {
 static std::vector<std::string> texts_below(const std::string& folder,
                                             const std::vector<std::string>& include,
                                             const std::function<void(const std::string& why)>& left_out) {
-    std::vector<std::string> files, reasons;
+    std::vector<std::string> files, reasons, not_text;
     list_texts(folder, files, reasons);
     if (files.empty() && !reasons.empty())
         fail("the folder %s has no file that is read; %s", folder.c_str(), reasons[0].c_str());
@@ -414,22 +429,25 @@ static std::vector<std::string> texts_below(const std::string& folder,
             if (!is_included(file, include)) continue;
             check_text(file);
             if (const std::string other = seen.add(file); !other.empty())
-                left_out(printable(file + " is " + other + " again"));
+                not_text.push_back(printable(file + " is " + other + " again"));
             else
                 texts.push_back(file);
         } catch (const NotText& error) {
-            left_out(error.what());
+            not_text.push_back(error.what());
         }
     const auto has_other = [](const std::string& pattern) {
         return pattern.find_first_of("/{") != std::string::npos;
     };
+    if (texts.empty() && !not_text.empty())
+        fail("the folder %s has no text file; %s", folder.c_str(), not_text[0].c_str());
     if (texts.empty())
         fail("the folder %s has no text file%s%s", folder.c_str(),
              include.empty() ? "" : " whose name --include matches",
              std::any_of(include.begin(), include.end(), has_other)
                  ? ": a pattern is of a name without folders, and has * ? [...], but no {...}; give several"
                  : "");
-    for (const std::string& why : reasons) left_out(why);
+    not_text.insert(not_text.end(), reasons.begin(), reasons.end());
+    for (const std::string& why : not_text) left_out(why);
     return texts;
 }
 
