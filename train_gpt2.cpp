@@ -38,6 +38,7 @@
 #include "llmc/run/text_tokens.h"
 #include "llmc/run/train_loop.h"
 #include "llmc/text/bpe_trainer.h"
+#include "llmc/text/text_stream.h"
 #include "llmc/text/tokenizer_roles.h"
 
 static void print_devices() {
@@ -131,10 +132,32 @@ static void load(const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimi
     phase.done();
 }
 
+// A word from the beginning of the training data as a prompt, or some characters of a text without blanks;
+// "": there is none.
+static std::string first_word(const RunInputs& inputs) {
+    if (!inputs.tokenizer) return "";
+    const TokenShard& shard = inputs.loader->loaders[0].all_shards()[0].files[0];
+    std::vector<uint16_t> tokens(size_t(std::min<uint64_t>(shard.tokens, 1000)));
+    read_tokens(shard, 0, tokens.size(), tokens.data());
+    std::string word;
+    for (const uint16_t token : tokens) {
+        if (token == inputs.tokenizer->end_of_text || token >= inputs.tokenizer->vocab_size()) continue;
+        for (const char c : inputs.tokenizer->decode(token)) {
+            const bool is_letter = isalpha(uint8_t(c)) || uint8_t(c) >= 0x80;
+            if (!is_letter && word.size() > 2) return printable(word);
+            word = is_letter ? word + c : "";
+            if (word.size() == 24) return printable(word.substr(0, whole_characters(word)));
+        }
+    }
+    return "";
+}
+
 // What a run on a text shows at its end, also after a signal.
 static void show_text_run(const Options& o, const RunInputs& inputs, bool has_ended, bool has_best) {
     const std::string& folder = inputs.start.folder;
+    std::string word;
     try {
+        word = first_word(inputs);
         plot_runs({folder});
     } catch (const Error& error) {
         print_line(stdout, "note: there is no plot: %s", error.what());
@@ -143,7 +166,9 @@ static void show_text_run(const Options& o, const RunInputs& inputs, bool has_en
     if (has_ended && o.saves())
         print_line(stdout, "%s -e %s %s with the %s model", command_of("generate").c_str(),
                    shell_word(folder).c_str(),
-                   answers ? "--chat answers questions" : "\"Once\" continues a text",
+                   answers        ? "--chat answers questions"
+                   : word.empty() ? "writes a text"
+                                  : ('"' + word + "\" continues a text").c_str(),
                    has_best ? "best" : "last");
 }
 

@@ -470,9 +470,10 @@ TEST_F(ChatShards, OptionsOfOtherTextsAreRefused) {
     EXPECT_FALSE(file_exists(folder / "other_train.bin"));
     EXPECT_EQ(error({"-t", "64", chat}), "");
     for (const Words& texts : {Words{plain, chat}, Words{chat, plain}})
-        expect_refusal(run_program({bin("train_gpt2"), "--text", texts[0], "--text", texts[1], "-o", run,
-                                    "--device", "cpu"}),
-                       "train_gpt2 mixes them by weights, as in " + texts[1] + ":0.5");
+        expect_refusal(
+            run_program(
+                {bin("train_gpt2"), "--text", texts[0], "--text", texts[1], "-o", run, "--device", "cpu"}),
+            "mixes them by weights, as in --text " + texts[0] + ":0.5 --text " + texts[1] + ":0.5");
     // a mixture may have them
     const ProgramResult both = train("2", {"--text", plain + ":0.5", "--loss-on-questions"});
     EXPECT_TRUE(contains(both.err, "give each a weight"));

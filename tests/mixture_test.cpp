@@ -394,11 +394,11 @@ TEST_F(KindsRun, WhatFitsNoSourceIsOneLine) {
     refused(jsonl, "text.jsonl: name the field of the JSON objects");
     refused(with(jsonl, {"--field", "text", "--field", "body"}), "--field body: no text is JSONL with this");
     refused(with(jsonl, {"--field", "body"}), "text.jsonl: line 1 has no string in a field 'body'");
-    refused(
-        {"--text", "text.jsonl", "--text", "plain.txt", "--field", "text"},
-        "plain.txt: line 1 is not a JSON object: plain text is read alone, or mixed with JSONL by weights");
+    refused({"--text", "text.jsonl", "--text", "plain.txt", "--field", "text"},
+            "plain.txt: line 1 is not a JSON object: plain text is read alone (--include chooses files of a");
     refused(
         {"--text", "plain.txt", "--text", "chat.jsonl"},
-        "chat.jsonl is JSONL, and plain.txt is plain text: train_gpt2 mixes them by weights, as in chat.js");
+        "chat.jsonl is JSONL, and plain.txt is plain text: train_gpt2 mixes them by weights, as in --text "
+        "plain.txt:0.5 --text chat.jsonl:0.5, which may be patterns; of a folder, --include reads one kind");
     refused({"--text", "plain.txt", "--skip-bad-lines"}, "--skip-bad-lines is for JSONL");
 }

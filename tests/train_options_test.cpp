@@ -14,6 +14,7 @@
 #include "llmc/base/lines.h"
 #include "llmc/cpu/simd.h"
 #include "llmc/options/option_files.h"
+#include "llmc/options/recipe.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
@@ -42,7 +43,8 @@ TEST_F(TrainOptions, LlmcsFlagsHaveTheSameMeaning) {
     const Words flags = words_of(
         "i train-data train*.bin  j val-data val.bin  e model d24  o output runs/a  n checkpoint-every 500 "
         "nk keep-checkpoints 5  nm major-checkpoint-every 1000  b batch-size 8  t sequence-length 512 "
-        "d total-batch-size 8192  x max-steps 77  k lr-scheduler wsd  l learning-rate 0.001  u warmup-steps "
+        "d total-batch-size 8192  x max-steps 7700  k lr-scheduler wsd  l learning-rate 0.001  u "
+        "warmup-steps "
         "7 "
         "q final-lr-fraction 0.5  c weight-decay 0.1  sl skip-loss-outliers 3.5 "
         "sg skip-gradient-outliers 4.5  v val-every 9  m val-batches 11  s sample-every 13  g sample-tokens "
@@ -51,7 +53,7 @@ TEST_F(TrainOptions, LlmcsFlagsHaveTheSameMeaning) {
     Words all = {"-y", "1"};
     for (size_t i = 0; i < flags.size(); i += 3)
         all = with(all, {"-" + flags[i], flags[i + 2] == "false" ? "0" : flags[i + 2]});
-    Options o = parse(all);
+    Options o = parse(with(all, {"--precision", "bf16"}));
     for (size_t i = 0; i < flags.size(); i += 3)
         EXPECT_EQ(option_table(o).find(flags[i + 1])->texts(), Words{flags[i + 2]});
     EXPECT_TRUE(o.resume);
@@ -113,20 +115,28 @@ TEST_F(TrainOptions, FlagsWithoutEffectGiveANote) {
         {"--temperature 0 --top-k 3", "--top-k has no effect: --temperature is 0"},
         {"-nk 2", "--keep-checkpoints has no effect: there is no -o"},
         {"-o r -n 0 -nm 2", "--major-checkpoint-every has no effect: -n is 0"},
+        {"-o r -n 20 -nk 2 -nm 10", "--keep-checkpoints has no effect: -nm keeps all of -n"},
+        {"-o r -x 50 -n 20 -nk 2 -nm 30",
+         "--major-checkpoint-every has no effect: no checkpoint of the run is at such a step"},
+        {"-o r -x 50 -nk 2 -nm 20",
+         "--major-checkpoint-every has no effect: no checkpoint of the run is at such a step"},
+        {"-o r -x 60 -n 20 -nk 2 -nm 30 --device cpu", ""},
         {"-w 1", "--master-weights has no effect: the weights are fp32"},
+        {"-w 0", "--master-weights has no effect: the weights are fp32"},
         {"--ranks-per-node 1", "--ranks-per-node has no effect: it is for a job of several processes"},
         {"-n 5", "--checkpoint-every has no effect: there is no -o"},
         {"-o r -nm 2", "--major-checkpoint-every has no effect: -nk is 0, which keeps all"},
         {"--top-k 1 --temperature 2 --top-p 0.5",
          "--temperature has no effect: --top-k is 1; --top-p has no effect: --top-k is 1"},
         {"--top-k 1 --temperature 0", "--top-k has no effect: --temperature is 0"},
-        {"--device cpu --no-tensor-cores", "--tensor-cores has no effect: it is for GPUs"},
+        {"--device cpu --no-tensor-cores", "--no-tensor-cores has no effect: it is for GPUs"},
+        {"--device cpu --tensor-cores", "--tensor-cores has no effect: it is for GPUs"},
         {"--device cpu -o r --retry-lost-device 1",
          "--retry-lost-device has no effect: the CPU is never lost"},
-        {"-o r --retry-lost-device 1 --device 0 --tensor-cores --top-k 1 -n 5 -nk 2 -nm 2", ""},
+        {"-o r --retry-lost-device 1 --device 0 --tensor-cores --top-k 1 -n 5 -nk 2 -nm 10", ""},
         {"-j b -a 1", "--train-data has no effect: -a 1 trains on a batch of -j"},
         {"-j b -v 2 -m 2 -h 1 -s 2 -g 9 --top-k 3 -o r -nk 2 -nm 2 -w 1 --precision bf16", ""},
-        {"-v 0 -h 0 -s 0 -w 0", ""}};
+        {"-v 0 -h 0 -s 0", ""}};
     for (const auto& [options, says] : in_vain)
         EXPECT_EQ(note(with({"-i", "a"}, words_of(options))), says) << options;
     EXPECT_EQ(note({"--text", "a", "-w", "1"}), "");  // a GPU may have bf16
@@ -149,6 +159,16 @@ TEST_F(TrainOptions, FlagsWithoutEffectGiveANote) {
     const Options resumed = parse({"-y", "1", "-o", folder.path});
     EXPECT_EQ(resumed.batch, 3);
     EXPECT_EQ(resumed.notes.size(), 1u);  // where the options come from
+}
+
+TEST_F(TrainOptions, AStepThatIsLongerThanTheTimeIsSaid) {
+    Options o = parse({"--text", "a", "--minutes", "0.5", "-d", "65536"});
+    TextRecipe recipe = {.shape = {3, 2, 96, 128, 65536}, .batch = 512, .steps = 1, .step_seconds = 29};
+    const TextTokens tokens = {.train_tokens = 1000, .bytes = 1000};
+    const std::string says = "; a step of this -d takes longer than --minutes";
+    EXPECT_FALSE(contains(describe(o, tokens, recipe), says));
+    recipe.step_seconds = 31;
+    EXPECT_TRUE(contains(describe(o, tokens, recipe), says));
 }
 
 static std::string lowest_simd_name() { return simd_option_names(SIMD_BASE).substr(strlen("auto, ")); }

@@ -98,7 +98,7 @@ TEST_F(TrueLines, WhatHasNoEffectIsSaid) {
                  likeliest),
         4);
     EXPECT_TRUE(contains(note("generate", words_of("-e r -n 2 --device cpu --no-tensor-cores o")),
-                         "note: --tensor-cores has no effect: it is for GPUs"));
+                         "note: --no-tensor-cores has no effect: it is for GPUs"));
     EXPECT_EQ(note("generate", {"-e", "r", "-n", "2", "--top-k", "3", "o"}).find("no effect"),
               std::string::npos);
     HellaSwagExample example = {0, {1, 6, 11}, {{{16, 5}, {21, 2}, {3, 4}, {5, 1}}}};
@@ -136,10 +136,104 @@ TEST_F(TrueLines, WhatIsMissingIsSaidFirst) {
     expect_refusal(train("--text a.txt -x 1 -h 1 -o r --hellaswag-file h.bin"), "has token 300, but");
     write_whole_file(folder / "a.rtf", {"{\\rtf1\\ansi ", read_whole_file(folder / "a.txt"), "}"});
     expect_refusal(train("--text a.rtf -x 1 -o r"), "a.rtf is not text: it is RTF");
+    std::filesystem::create_directories(folder / "rtf");
+    std::filesystem::rename(folder / "a.rtf", folder / "rtf/a.rtf");
+    expect_refusal(train("--text rtf -x 1 -o r"), "the folder rtf has no text file; rtf/a.rtf is not text");
     expect_refusal(train("--text a.txt -x 1 -o r -t 5000"), "and a batch of 1 x 5000 has 5000: use shorter");
     expect_refusal(train("--text a.txt -x 1 -o r --patience 3 -v 0"), "counts validations, and -v is 0");
     EXPECT_FALSE(file_exists(folder / "r"));
 }
+
+// Files of somebody else are texts, whatever names and fields they have.
+TEST_F(TrueLines, WhatOnlyTheProgramsWriteIsLeftOut) {
+    std::filesystem::create_directories(folder / "t/run");
+    std::filesystem::create_directories(folder / "t/model");
+    const std::string text = read_whole_file(folder / "a.txt");
+    for (const char* name : {"run/options.toml", "run/main.log", "run/a.md", "model/config.json",
+                             "model/a.md", "model/model.safetensors", "lease.json", "loss.svg", "a.txt"})
+        write_whole_file(folder / ("t/" + std::string(name)), {name, "\n", text});
+    write_whole_file(folder / "t/nats.json", {"{\n  \"nats_per_token\": 1.25\n}\n"});
+    write_whole_file(folder / "t/tokens.json", {"{\n  \"added_tokens\": [],\n  \"version\": \"1.0\"\n}\n"});
+    EXPECT_EQ(run("prepare_data", {"--out", "p", "--name", "n", "t"}).err, "");
+    expect_ok(train("--text a.txt -x 1 -t 32 -s 0 -o runs/a"));
+    expect_ok(run("train_gpt2", words_of("-e runs/a --export hf hf")));
+    expect_refusal(run("generate", words_of("-e runs o")), "name one inside it, such as -e runs/a");
+    expect_refusal(run("train_gpt2", words_of("--plot runs/a t/a.txt")), "--plot t/a.txt: it is a file");
+    expect_ok(run("train_gpt2", words_of("--plot runs/a runs/a")));
+    write_whole_file(folder / "runs/b.txt", {text});
+    std::filesystem::rename(folder / "hf", folder / "runs/hf");
+    EXPECT_TRUE(contains(run("prepare_data", {"--out", "p", "--name", "n", "runs"}).err,
+                         "3 entries were left out of folders; the first: runs/"));
+}
+
+// A run would add to them, and the next one would move them or leave them out.
+TEST_F(TrueLines, FoldersOfSomebodyElseStayHis) {
+    const std::string text = read_whole_file(folder / "a.txt"), home = folder / "home";
+    const auto train_here = [&](const Words& more) {
+        return run_program(with(with({"env", "-C", home, program, "--device", "cpu", "-e", model}, more),
+                                words_of("-x 1 -t 32 -s 0 -o .")));
+    };
+    std::filesystem::create_directories(home + "/tokens");
+    write_whole_file(home + "/a.txt", {text});
+    write_whole_file(home + "/tokens/b.txt", {text});
+    for (const char* of : {".", "a.txt", "stories"})
+        expect_refusal(train_here({"--text", of}), "./tokens is there, and a run would write to it: move it");
+    EXPECT_EQ(names_in(home), (Words{"a.txt", "tokens"}));
+    EXPECT_EQ(names_in(home + "/tokens"), Words{"b.txt"});
+    std::filesystem::rename(home + "/tokens", home + "/tensorboard");
+    expect_refusal(train_here({"--text", ".", "--tensorboard"}), "./tensorboard is there, and a run would");
+    for (int start = 0; start < 2; start++) expect_ok(train_here({"--text", "."}));
+    EXPECT_EQ(names_in(home + "/tensorboard"), Words{"b.txt"});
+    expect_ok(train_here({"--text", "."}), "has not changed: its tokens");
+    for (const char* name : {"metrics.csv", "loss.svg"}) {
+        std::filesystem::remove_all(folder / "other");
+        std::filesystem::create_directories(folder / "other");
+        write_whole_file(folder / ("other/" + std::string(name)), {text});
+        expect_refusal(train(std::string("--text other -o other -x 1")), std::string(name) + " is an input");
+    }
+}
+
+// A run of llm.c records neither the model that it began with nor the tokens of a step.
+TEST_F(TrueLines, OfARunOfLlmcIsSaidWhatItRecords) {
+    expect_ok(run("prepare_data", words_of("--out p --name n --val-tokens 2000 a.txt")));
+    const Words data = words_of("-i p/n_train.bin -j p/n_val.bin -t 32 -b 2 -s 0 -o r");
+    expect_ok(run("train_gpt2", with(data, {"-e", model, "-x", "2"})));
+    for (const char* name : {"options.toml", "run_00000002.json", "metrics.csv"})
+        std::filesystem::remove(folder / ("r/" + std::string(name)));
+    const ProgramResult resumed = run("train_gpt2", with(data, words_of("-y 1 -x 3")));
+    expect_ok(resumed, "model: r/model_00000002.bin, 1 layers");
+    EXPECT_FALSE(contains(resumed.out, "and had")) << resumed.out;
+    EXPECT_TRUE(contains(read_whole_file(folder / "r/options.toml"), "r/model_00000002.bin\"\n"));
+    expect_refusal(run("train_gpt2", words_of("-o r -y 1 -x 4 -a 1")), "-a 1: the run in r has -a 0 and");
+    std::filesystem::remove(folder / "r/run_00000003.json");
+    EXPECT_TRUE(
+        contains(run("generate", words_of("-e r o")).err, "-e r/model_00000003.bin takes this model"));
+    EXPECT_EQ(run("generate", words_of("-e r/model_00000003.bin -n 3 o")).status, 0);
+}
+
+TEST_F(TrueLines, ThePromptThatIsSuggestedIsOfTheText) {
+    const std::pair<std::string, std::string> texts[] = {
+        {"\"Es war einmal\" %\n", " \"war\" continues"},
+        {"\xe6\x98\x94\xe3\x80\x85\xe3\x81\x82\xe3\x82\x8b\xe3\x81\xa8\xe3\x81\x93\xe3\x82\x8d%\n",
+         " \"\xe6\x98\x94\xe3\x80\x85\xe3\x81\x82\xe3\x82\x8b\xe3\x81\xa8\xe3\x81\x93\xe3\x82\x8d\" cont"},
+        {"1;2;$(3)%\n", "-e r writes a text with"}};
+    for (const auto& [line, says] : texts) {
+        std::string text;
+        for (int i = 0; i < 3000; i++) text += line.substr(0, line.find('%')) + std::to_string(i) + "\n";
+        write_whole_file(folder / "line.txt", {text});
+        expect_ok(train("--text line.txt -x 1 -t 32 -s 0 -o r"), says);
+    }
+}
+
+#ifndef _WIN32
+TEST_F(TrueLines, APipeIsReadOnce) {
+    for (const char* name : {"/dev/stdin", "/dev/fd/0", "-"}) {
+        const std::string command = "cd " + folder.path + " && cat a.txt | " + BINARY_DIR +
+                                    "/prepare_data --out p --name n - " + name;
+        expect_refusal(run_program({"bash", "-c", command}), "is given twice: it can be read once");
+    }
+}
+#endif
 
 // Bytes of another encoding, and what looks like a weight.
 TEST_F(TrueLines, AnyFolderHoldsARunThatResumes) {

@@ -382,15 +382,21 @@ static void check_options(const PreparationOptions& options) {
             "a tokenizer on the text");
 }
 
+// How files of two kinds are read.
+static std::string advice_to_mix(const std::string& a, const std::string& b) {
+    return format_string(
+        "train_gpt2 mixes them by weights, as in --text %s --text %s, which may be patterns; of a folder, "
+        "--include reads one kind",
+        shell_word(a + ":0.5").c_str(), shell_word(b + ":0.5").c_str());
+}
+
 // Error if a file is JSONL by its name, and is to be read as plain text.
 static void refuse_jsonl(const std::string& file, const std::string& first, bool skips) {
     if (!is_named_jsonl(file)) return;
     check_first_line(file, skips);
     if (file != first)
-        fail(
-            "%s is JSONL, and %s is plain text: train_gpt2 mixes them by weights, as in %s:0.5; other "
-            "programs read them one by one",
-            file.c_str(), first.c_str(), file.c_str());
+        fail("%s is JSONL, and %s is plain text: %s", file.c_str(), first.c_str(),
+             advice_to_mix(first, file).c_str());
     fail(
         "%s: name the field of the JSON objects that holds the text, as in --field text; questions and "
         "answers have %s",
@@ -401,10 +407,20 @@ static void refuse_jsonl(const std::string& file, const std::string& first, bool
 static void refuse_mixed(const PreparationOptions& options, const std::vector<std::string>& files) {
     for (const std::string& file : files)
         if (options.is_chat && !options.skip_bad_lines && is_without_examples(file))
-            fail(
-                "%s has questions and answers, and %s is another text: train_gpt2 mixes them by weights, as "
-                "in %s:0.5; other programs read them one by one",
-                files[0].c_str(), file.c_str(), file.c_str());
+            fail("%s has questions and answers, and %s is another text: %s", files[0].c_str(), file.c_str(),
+                 advice_to_mix(files[0], file).c_str());
+}
+
+// Error if a pipe is given twice, under whatever names.
+static void refuse_repeated_pipes(const std::vector<std::string>& inputs) {
+    const auto path_of = [](const std::string& input) { return input == "-" ? "/dev/stdin" : input; };
+    for (const std::string& pipe : inputs) {
+        if (!is_read_once(pipe)) continue;
+        for (const std::string& input : inputs)
+            if (&input != &pipe && (input == pipe || is_same_file(path_of(input), path_of(pipe))))
+                fail("%s is given twice: it can be read once",
+                     pipe == "-" ? "standard input (-)" : pipe.c_str());
+    }
 }
 
 void find_text(PreparationOptions& options) {
@@ -416,8 +432,7 @@ void find_text(PreparationOptions& options) {
     }
     if (paths.empty()) fail("no text file is given (- is standard input)");
     inputs.insert(inputs.end(), paths.begin(), paths.end());
-    if (std::count(inputs.begin(), inputs.end(), "-") > 1)
-        fail("standard input (-) is given twice: it can be read once");
+    refuse_repeated_pipes(inputs);
     // of a mixture, it is for the sources that are folders
     if (options.is_of_mixture && std::ranges::none_of(matching_paths(paths[0]), is_folder))
         options.include = {};

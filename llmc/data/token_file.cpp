@@ -68,8 +68,10 @@ TokenShard open_token_shard(const std::string& path) {
              (unsigned long long)size, (unsigned long long)header_bytes);
     read_exactly(file, path, header, header_bytes);
     if (header[0] != shard_magic)
-        fail("%s is not a token shard: it starts with %d instead of %d; make one with prepare_data",
-             path.c_str(), header[0], shard_magic);
+        fail(
+            "%s is not a token shard: it starts with %d instead of %d; prepare_data makes one, --text reads "
+            "text",
+            path.c_str(), header[0], shard_magic);
     if (header[1] != shard_version)
         fail("%s is a token shard of version %d; only version %d can be read", path.c_str(), header[1],
              shard_version);

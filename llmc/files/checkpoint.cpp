@@ -380,8 +380,10 @@ SavedOptions options_of_checkpoint(const std::string& folder) {
 // Error if the run wrote run_%08d.json and it is gone: llm.c writes neither this nor options.toml.
 static void expect_no_run_file(const std::string& dir, int step) {
     if (!numbers_in(dir, "run_", ".json").empty() || file_exists(dir + "/options.toml"))
-        fail("%s is missing, which the run had: without it, the other files cannot be verified",
-             run_path(dir, step).c_str());
+        fail(
+            "%s is missing, which the run had: without it, the other files cannot be verified; -e %s takes "
+            "this model all the same",
+            run_path(dir, step).c_str(), model_path(dir, step).c_str());
 }
 
 std::string check_model_of_checkpoint(const std::string& dir, int step) {

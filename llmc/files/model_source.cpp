@@ -8,6 +8,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/os.h"
 #include "llmc/base/toml.h"
 #include "llmc/base/utf8.h"
 #include "llmc/files/checkpoint.h"
@@ -169,6 +170,11 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
             if (const fs::path path = fs::path(folder) / file;
                 fold_case(file).ends_with(end) && fs::is_regular_file(path))
                 refuse_other_format(path.generic_string());
+    for (const std::string& inside : names_in(folder))
+        if (const std::string run = (fs::path(folder) / inside).generic_string();
+            is_folder(run) && !list_checkpoints(run).empty())
+            fail("-e %s: the folder has no model itself: name one inside it, such as -e %s", name.c_str(),
+                 shell_word(run).c_str());
     fail(
         "-e %s: the folder has no complete checkpoint of a run (train_gpt2 -o %s writes one at its end) and "
         "no model.safetensors",

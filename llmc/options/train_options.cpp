@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
@@ -354,6 +355,10 @@ static void note_without_effect(const OptionTable& table, Options& o) {
     const char* of_muon = "it is for --optimizer muon";
     const char* of_training = "it is for a training";
     const char* keeps_all = "-nk is 0, which keeps all";
+    const int every = o.checkpoint_every, major = o.major_checkpoint_every;
+    const bool keeps_all_major = every > 0 && major > 0 && every % major == 0;
+    const bool has_no_major = o.keep_checkpoints && major > 0 && o.max_steps >= 0 && o.max_steps % major &&
+                              (every < 0 || std::lcm<int64_t>(every, major) > o.max_steps);
     const std::string unsaved = o.saves() ? "" : why_nothing_is_saved(o);
     add_notes(o.notes,
               table.notes_of({{"start-over", of_resume, !o.resume},
@@ -380,9 +385,12 @@ static void note_without_effect(const OptionTable& table, Options& o) {
                               {"top-p", "--top-k is 1", is_top_1},
                               {"checkpoint-every", "there is no -o", o.checkpoint_every && o.output.empty()},
                               {"keep-checkpoints", unsaved, !o.saves()},
+                              {"keep-checkpoints", "-nm keeps all of -n", o.saves() && keeps_all_major},
                               {"major-checkpoint-every", unsaved, !o.saves()},
+                              {"major-checkpoint-every", "no checkpoint of the run is at such a step",
+                               o.saves() && has_no_major},
                               {"major-checkpoint-every", keeps_all, o.saves() && !o.keep_checkpoints},
-                              {"master-weights", "the weights are fp32", o.master_weights && is_fp32},
+                              {"master-weights", "the weights are fp32", is_fp32},
                               {"profile", of_training, o.plans_only()},
                               {"log-every", of_training, o.plans_only()},
                               {"tensorboard", of_training, o.plans_only()},
@@ -422,6 +430,9 @@ static void refuse_other_inputs(const OptionTable& table, const Options& o, cons
     if (is_other(o.model, before.model) && !o.start_over)
         fail("-e %s: the run in %s began with -e %s and continues its own model; %s", o.model.c_str(),
              o.output.c_str(), before.model.c_str(), what_to_do);
+    if (o.is_given(o.overfit) && o.overfit != before.overfit && !o.start_over)
+        fail("-a %d: the run in %s has -a %d and continues with its data; %s", o.overfit, o.output.c_str(),
+             before.overfit, what_to_do);
     if (!before.text.empty() && is_other(o.tokenizer, before.tokenizer))
         fail("--tokenizer %s: the tokens of the run in %s were prepared with %s; %s", o.tokenizer.c_str(),
              o.output.c_str(),
@@ -536,7 +547,11 @@ static void read_saved_options(OptionTable& table, Options& o) {
     if (file_exists(path)) all.push_back({read_whole_file(path, 1 << 20), path});
     all.push_back(options_of_checkpoint(o.output));
     std::erase_if(all, [](const SavedOptions& saved) { return saved.path.empty(); });
-    if (all.empty()) return;
+    if (all.empty()) {  // llm.c saves none: the run continues its newest model
+        const std::vector<int> steps = list_checkpoints(o.output);
+        if (!steps.empty()) table.set(*table.find("model"), {model_path(o.output, steps[0])}, Source::chosen);
+        return;
+    }
     refuse_other_inputs(table, o, all[0]);
     Option& minutes = *table.find("minutes");  // they have chosen the run's steps when it began
     const std::vector<std::string> given = minutes.texts();

@@ -332,6 +332,7 @@ void plot_runs(std::vector<std::string> folders, PlotOver over) {
     std::vector<std::string> logs;
     const std::vector<std::string> names = distinct_names(folders);
     for (const std::string& folder : folders) {
+        if (is_regular(folder)) fail("--plot %s: it is a file: name the folders of runs", folder.c_str());
         runs.push_back(read_series(folder, over));
         runs.back().name = names[runs.size() - 1];
         logs.insert(logs.end(), {folder + "/metrics.csv", folder + "/main.log"});

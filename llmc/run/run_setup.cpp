@@ -15,6 +15,7 @@
 #include "llmc/model/schedulers.h"
 #include "llmc/options/option_files.h"
 #include "llmc/run/progress.h"
+#include "llmc/run/tensorboard.h"
 #include "llmc/text/bpe_trainer.h"
 #include "llmc/text/tokenizer_roles.h"
 
@@ -66,6 +67,7 @@ static FoundCheckpoint open_folder(const Options& o, RunFolder& folder, Communic
         std::vector<std::string> read = data_of(o);
         read.push_back(o.hellaswag_file);
         refuse_inputs(o.output, read);
+        if (o.tensorboard) refuse_foreign_folder(o.output + "/" + tensorboard_folder, is_event_file);
         folder.open(o.output);
     }
     if (first && o.resume)
@@ -487,8 +489,8 @@ static void note_changed_rate(const Options& o, const RunInputs& inputs, const s
 // Fewer processes, or another batch, change what a step learns from.
 static void note_changed_step(const RunInputs& inputs) {
     const int step = inputs.start.step, now = inputs.length.tokens_per_step;
-    const uint64_t before = inputs.start.state.tokens.value_or(0);
-    if (!inputs.start.resumed || step < 1 || before % uint64_t(step) ||
+    const uint64_t before = inputs.start.state.tokens.value_or(0);  // llm.c records none
+    if (!inputs.start.resumed || step < 1 || before == 0 || before % uint64_t(step) ||
         before / uint64_t(step) == uint64_t(now))
         return;
     printf("note: a step has %d tokens, and had %llu; -d keeps them the same for any number of processes\n",

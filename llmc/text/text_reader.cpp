@@ -378,8 +378,9 @@ static void encode_lines(const TextBlock& block, const TextOptions& options, Tok
         try {
             if (number == 1 && !without_blanks(line).starts_with('{'))
                 fail(
-                    "%s is not a JSON object: plain text is read alone, or mixed with JSONL by weights, as "
-                    "in train_gpt2 --text a.txt:0.5 --text b.jsonl:0.5",
+                    "%s is not a JSON object: plain text is read alone (--include chooses files of a "
+                    "folder), or mixed with JSONL by weights, as in train_gpt2 --text a.txt:0.5 --text "
+                    "b.jsonl:0.5",
                     where.c_str());
             if (chat)
                 encode_chat(line, where, options, *chat, tokenizer, to);
