@@ -296,7 +296,7 @@ TEST_F(Resume, RefusesTheseChanges) {
                    "began with -e", "continues its own model");
     expect_refusal(resume(a, {"--seed", "7"}), "--seed 42");
     expect_refusal(resume(a, {"-i", data / "other.bin"}), "train.bin");
-    expect_refusal(resume(a, {"-a", "1"}), "-i");
+    expect_refusal(resume(a, {"-a", "1"}), "-a 1: the run in ");
     expect_refusal(resume(a, {"-x", "8"}), "already done 12 steps");
     expect_refusal(resume(a, {"-t", "33", "-d", "-1"}), "max_seq_len");
     expect_refusal(resume(a, {"-d", "100"}), "multiple");
