@@ -28,7 +28,7 @@
 #include "llmc/run/line_editor.h"
 #include "llmc/run/trained_model.h"
 #include "llmc/text/chat_template.h"
-#include "llmc/text/jinja.h"
+#include "llmc/text/jinja_functions.h"
 #include "llmc/text/text_file.h"
 #include "llmc/text/text_stream.h"
 #include "llmc/text/tokenizer_roles.h"

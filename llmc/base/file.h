@@ -151,6 +151,10 @@ struct StopWritingAtSignals {
     StopWritingAtSignals(const StopWritingAtSignals&) = delete;
 };
 
+// For long work between reading and writing, which a StopWritingAtSignals of its caller ends.
+bool work_is_stopped();
+void throw_if_stopped();  // StoppedBySignal
+
 // Writes the concatenated parts as the file's whole content, with a FileWriter.
 void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts,
                       Target target = Target::file);

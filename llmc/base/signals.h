@@ -3,9 +3,9 @@
 // instead.
 //
 // No call fails because of a signal: it is restarted. What must not wait any longer for a pipe, a terminal or
-// the other end of a FIFO looks for stop_signal() while it waits: see files.h. Standard output and standard
-// error that accept nothing for half a second after a stop signal become /dev/null; what the first thread
-// writes to them goes there.
+// the other end of a FIFO looks for stop_signal() while it waits: see system_files.h. Standard output and
+// standard error that accept nothing for half a second after a stop signal become /dev/null; what the first
+// thread writes to them goes there.
 #pragma once
 #include <cstdint>
 
@@ -29,10 +29,6 @@ void catch_interrupts();
 
 // The number of the first such signal, or 0.
 int stop_signal();
-
-// For long work between reading and writing, which a StopWritingAtSignals (file.h) of its caller ends.
-bool work_is_stopped();
-void throw_if_stopped();  // StoppedBySignal
 
 // From now on, SIGUSR1, which schedulers send before they stop a job, asks the run to save.
 void catch_save_signal();

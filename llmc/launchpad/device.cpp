@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "llmc/launchpad/device_features.h"
-#include "llmc/launchpad/open_device.h"
 #include "llmc/launchpad/shaders.h"
 
 const char* device_type_name(DeviceType type) {

@@ -1,7 +1,9 @@
 // Which devices can run the kernels, and which of them a request such as "auto" means.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,10 @@ struct DeviceInfo {
 // All Vulkan devices, in a fixed order: discrete, integrated, virtual, software. Throws Error if Vulkan is
 // not usable at all.
 std::vector<DeviceInfo> list_devices();
+
+// The versions of kernels that were checked, each once, in whatever types and configs; or of those that
+// failed.
+std::set<std::string> checked_versions(const std::map<std::string, bool>& checks, bool failed = false);
 
 struct DeviceChoice {
     std::optional<DeviceInfo> device;  // none: the CPU

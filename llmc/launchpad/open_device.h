@@ -1,9 +1,7 @@
 // Opens the device that a program is asked to run on.
 #pragma once
 #include <cstdio>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 
 #include "llmc/launchpad/launchpad.h"
@@ -22,10 +20,6 @@ void note_hidden_devices(FILE* out);
 // The same where choose_device() has chosen for the request already.
 std::unique_ptr<LaunchPad> open_device(const std::string& request, const DeviceChoice& choice,
                                        LaunchPadOptions options, FILE* out);
-
-// The versions of kernels that were checked, each once, in whatever types and configs; or of those that
-// failed.
-std::set<std::string> checked_versions(const std::map<std::string, bool>& checks, bool failed = false);
 
 // Prints pad->memory_notes(), a line each. Null: the CPU.
 void note_memory(LaunchPad* pad, FILE* out = stdout);

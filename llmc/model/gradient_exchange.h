@@ -51,7 +51,7 @@
 #include "llmc/model/gpt2.h"
 
 // What announce() is given: the inputs of a step's last micro-step, or of the next step's first one.
-enum class Inputs { last, next };
+enum class InputsOf { last_micro_step, next_step };
 
 template <class Real>
 struct GradientExchange {
@@ -73,7 +73,7 @@ struct GradientExchange {
     // announced, unless exchange_weights() has gathered all weights since. Announce the last inputs before
     // their backward pass, and the next ones before reduce(), or all rows of wte are sent early.
     void begin_step(std::span<const int> inputs);
-    void announce(Inputs which, std::span<const int> inputs);
+    void announce(InputsOf which, std::span<const int> inputs);
 
     // --- gradients ---
 
@@ -205,13 +205,13 @@ struct GradientExchange {
     int group_at(int layer) const;
     size_t incoming_elements();
     void form_groups(int64_t most_inputs);
-    uint32_t* set_in_buffer(int rank, Inputs which) const {
+    uint32_t* set_in_buffer(int rank, InputsOf which) const {
         return reinterpret_cast<uint32_t*>(buffer(rank) + sets_offset) +
                size_t(which) * token_set_words(g.config);
     }
     std::vector<TensorRange> rows_of_last_inputs() const;
-    void unite(Inputs which);
-    void add_sets(Messages& messages, Inputs which);
+    void unite(InputsOf which);
+    void add_sets(Messages& messages, InputsOf which);
     void add_rows(std::vector<Message>& messages, int node, const TokenSet& tokens, const Shard& s) const;
     void add_row_gradients(Messages& messages);
     void add_row_weights(Messages& messages) const;
@@ -228,7 +228,7 @@ struct GradientExchange {
     Ownership ownership;
     Communicator& comm;
     size_t offsets[NUM_PARAMETER_TENSORS];  // of the tensors in a buffer
-    size_t sets_offset = 0;                 // of its sets of tokens, by Inputs
+    size_t sets_offset = 0;                 // of its sets of tokens, by InputsOf
     size_t stride = 0;                      // elements of a buffer
     Real* buffers = nullptr;                // (local_size, stride), shared
     bool on_launchpad = false;              // the launchpad reads and writes the buffers
@@ -241,7 +241,7 @@ struct GradientExchange {
     std::vector<int> group_begin;               // groups_of_layers()
     std::vector<Real> incoming;                 // (num_nodes, n) of each owned shard: the sums of other nodes
     std::vector<size_t> incoming_of;            // where a group's begin, and their end
-    std::vector<TokenSet> sets[2];              // by Inputs and node: what its processes have announced
+    std::vector<TokenSet> sets[2];              // by InputsOf and node: what its processes have announced
     TokenSet announced;                         // the next inputs, by this process
     bool has_all_weights = false;               // since the last update
     bool wte_last = false;                      // is in the last group, and rows in group 0

@@ -52,7 +52,7 @@ int GradientExchange<Real>::group_at(int layer) const {
 // --- rows of wte ---
 
 template <class Real>
-void GradientExchange<Real>::announce(Inputs which, std::span<const int> inputs) {
+void GradientExchange<Real>::announce(InputsOf which, std::span<const int> inputs) {
     if (!wte_last) return;
     uint32_t* const words = set_in_buffer(comm.local_rank, which);
     std::fill_n(words, token_set_words(g.config), 0u);
@@ -65,22 +65,22 @@ void GradientExchange<Real>::begin_step(std::span<const int> inputs) {
     for (const int token : inputs)
         if (!has_all_weights && !(announced[token / 32] >> token % 32 & 1))
             fail("gradient exchange: token %d was not announced for this step", token);
-    std::fill_n(set_in_buffer(comm.local_rank, Inputs::next), token_set_words(g.config), ~0u);
+    std::fill_n(set_in_buffer(comm.local_rank, InputsOf::next_step), token_set_words(g.config), ~0u);
 }
 
 // After the processes of the node have announced their inputs and synchronized.
 template <class Real>
-void GradientExchange<Real>::unite(Inputs which) {
+void GradientExchange<Real>::unite(InputsOf which) {
     TokenSet& all = sets[int(which)][comm.node];
     std::fill(all.begin(), all.end(), 0u);
     for (int rank = 0; rank < comm.local_size; rank++)
         for (size_t i = 0; i < all.size(); i++) all[i] |= set_in_buffer(rank, which)[i];
     const uint32_t* const own = set_in_buffer(comm.local_rank, which);
-    if (which == Inputs::next) announced.assign(own, own + all.size());
+    if (which == InputsOf::next_step) announced.assign(own, own + all.size());
 }
 
 template <class Real>
-void GradientExchange<Real>::add_sets(Messages& messages, Inputs which) {
+void GradientExchange<Real>::add_sets(Messages& messages, InputsOf which) {
     std::vector<TokenSet>& of = sets[int(which)];
     const size_t bytes = token_set_words(g.config) * sizeof(uint32_t);
     for (int node = 0; node < comm.num_nodes; node++) {
@@ -105,7 +105,7 @@ std::vector<TensorRange> GradientExchange<Real>::rows_of_last_inputs() const {
     std::vector<TensorRange> rows;
     for (const Shard& s : shards_in({all_of_wte()}))
         for (const TensorRange& range :
-             token_rows(g.config, sets[int(Inputs::last)][comm.node], s.first, s.count))
+             token_rows(g.config, sets[int(InputsOf::last_micro_step)][comm.node], s.first, s.count))
             rows.push_back(range);
     return rows;
 }
@@ -113,7 +113,7 @@ std::vector<TensorRange> GradientExchange<Real>::rows_of_last_inputs() const {
 // The gradients that arrive take the place of those that came with the group of wte.
 template <class Real>
 void GradientExchange<Real>::add_row_gradients(Messages& messages) {
-    const std::vector<TokenSet>& tokens = sets[int(Inputs::last)];
+    const std::vector<TokenSet>& tokens = sets[int(InputsOf::last_micro_step)];
     for (const Shard& s : summed_shards({all_of_wte()})) {
         if (!is_mine(s)) {
             add_rows(messages.sends, owner_node(s), tokens[comm.node], s);
@@ -129,7 +129,7 @@ void GradientExchange<Real>::add_row_gradients(Messages& messages) {
 
 template <class Real>
 void GradientExchange<Real>::add_row_weights(Messages& messages) const {
-    const std::vector<TokenSet>& tokens = sets[int(Inputs::next)];
+    const std::vector<TokenSet>& tokens = sets[int(InputsOf::next_step)];
     for (const Shard& s : summed_shards({all_of_wte()})) {
         if (!is_mine(s)) add_rows(messages.receives, owner_node(s), tokens[comm.node], s);
         for (int node = 0; is_mine(s) && node < comm.num_nodes; node++)
@@ -158,9 +158,9 @@ void GradientExchange<Real>::work() {
     if (g.pad) g.pad->commit();
     const int group = std::exchange(due, -1);
     sum_in_node(ranges_of(group));
-    if (wte_last && group + 1 == num_groups()) unite(Inputs::last);
+    if (wte_last && group + 1 == num_groups()) unite(InputsOf::last_micro_step);
     if (wte_last && group == 0) {
-        unite(Inputs::next);
+        unite(InputsOf::next_step);
         comm.finish(gradients_sent.back());  // brings the tokens of other nodes; has sent the sums of rows
         sum_in_node(rows_of_last_inputs());
     }
@@ -188,9 +188,9 @@ typename GradientExchange<Real>::Messages GradientExchange<Real>::gradient_messa
         for (int node = 0; node < comm.num_nodes; node++, at += s.count)
             if (node != comm.node) messages.receives.push_back({peer(node), at, bytes});
     }
-    if (wte_last && group + 1 == num_groups()) add_sets(messages, Inputs::last);
+    if (wte_last && group + 1 == num_groups()) add_sets(messages, InputsOf::last_micro_step);
     if (wte_last && group == 0) {
-        add_sets(messages, Inputs::next);
+        add_sets(messages, InputsOf::next_step);
         add_row_gradients(messages);
     }
     return messages;

@@ -167,7 +167,7 @@ Ticket StepRunner<Real>::run(int step, float learning_rate, const NextBatch& nex
         if (on_micro_step) on_micro_step(i);
         next_batch(inputs.data(), targets.data());
         if (exchange && i == 0) exchange->begin_step(inputs);
-        if (exchange && i + 1 == micro_steps) exchange->announce(Inputs::last, inputs);
+        if (exchange && i + 1 == micro_steps) exchange->announce(InputsOf::last_micro_step, inputs);
         {
             const ConcurrentGroup uploads(g.pad);
             if (i == 0) optimizer.begin_step(step, learning_rate);

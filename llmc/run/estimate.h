@@ -62,7 +62,7 @@ double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optim
         std::ranges::copy(targets, out);
         draw(inputs.data(), targets.data());
     };
-    if (timed.exchange) runner.on_submitted = [&] { timed.exchange->announce(Inputs::next, inputs); };
+    if (timed.exchange) runner.on_submitted = [&] { timed.exchange->announce(InputsOf::next_step, inputs); };
     const auto longest = [&](double seconds) { return timed.longest ? timed.longest(seconds) : seconds; };
     int step = 0;
     // As in training, the host looks at a step while the next one runs.

@@ -108,7 +108,7 @@ void Run<Real>::start_step(int step) {
             read_ahead = read_batch();
             std::vector<int> first = read_ahead->inputs;
             first.resize(size_t(runner.B) * runner.T);  // with 0 where take() has it
-            runner.exchange->announce(Inputs::next, first);
+            runner.exchange->announce(InputsOf::next_step, first);
         };
     const MixturePosition begin = position();
     Ticket ticket = 0;

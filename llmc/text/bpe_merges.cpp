@@ -17,7 +17,7 @@
 #include <unordered_map>
 
 #include "llmc/base/error.h"
-#include "llmc/base/signals.h"
+#include "llmc/base/file.h"
 #include "llmc/text/tokenizer.h"
 
 // Two ids of 16 bits, left << 16 | right, so that pairs are ordered by left, then right.

@@ -7,6 +7,7 @@
 #include "llmc/base/lines.h"
 #include "llmc/base/utf8.h"
 #include "llmc/text/jinja.h"
+#include "llmc/text/jinja_functions.h"
 #include "llmc/text/text_file.h"
 #include "llmc/text/tokenizer_roles.h"
 

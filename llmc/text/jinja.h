@@ -3,13 +3,9 @@
 // is understood or refused, so that a template may have parts for tools that nobody calls.
 #pragma once
 #include <string>
-#include <string_view>
 
 #include "llmc/base/json.h"
 
 // Renders the template with these variables (an object). Error, which names it, if something is not
 // understood, or if the template raises one.
 std::string render_jinja(const std::string& source, const nlohmann::json& variables);
-
-// Without the white space at both ends, as Python's strip().
-std::string trimmed(std::string_view text);

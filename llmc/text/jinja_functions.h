@@ -3,6 +3,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "llmc/base/json.h"
@@ -33,6 +34,9 @@ JinjaResult jinja_filter(const std::string& filter, const nlohmann::json& value,
 JinjaResult jinja_call(const std::string& method, const nlohmann::json& value,
                        const JinjaArguments& arguments);
 JinjaResult jinja_holds(const std::string& test, const nlohmann::json& value, const nlohmann::json& argument);
+
+// Without the white space at both ends, as Python's strip().
+std::string trimmed(std::string_view text);
 
 // --- arithmetic; error if it is not understood ---
 
