@@ -85,3 +85,47 @@ TEST(division, of_other_processes_does_not_fit) {
     EXPECT_FALSE(fits(division, 3, {{"a", 3}}));
     EXPECT_FALSE(fits({}, 7, {{"a", 3}, {"b", 8}}));
 }
+
+// How many sequences each process computes, if one takes it so many seconds with a machine's cores for
+// itself, which those on_cores share, and a step of several takes `exchange` more.
+static std::vector<int> fastest(int sequences, const std::vector<double>& seconds, double exchange,
+                                const std::vector<bool>& on_cores, bool all_train = false) {
+    const std::vector<ProcessSpeed> processes(seconds.size(), {"device", 1 << 20});
+    const auto sequence = [&](const std::vector<bool>& members) {
+        int sharing = 0;
+        for (size_t i = 0; i < seconds.size(); i++) sharing += members[i] && on_cores[i];
+        std::vector<double> found(seconds);
+        for (size_t i = 0; i < seconds.size(); i++) found[i] *= !members[i] ? 0 : on_cores[i] ? sharing : 1;
+        return found;
+    };
+    const auto step = [&](const Division& division) {
+        std::vector<double> of_members = sequence(members_of(division));
+        std::erase(of_members, 0.0);
+        return slowest_seconds(division, of_members) + (of_members.size() > 1 ? exchange : 0);
+    };
+    std::vector<int> counted;
+    for (const ProcessShare& share :
+         fastest_division(sequences, processes, on_cores, all_train, {sequence, step}))
+        counted.push_back(share.sequences);
+    return counted;
+}
+
+TEST(division, leaves_out_who_costs_more_than_he_brings) {
+    using Counts = std::vector<int>;
+    const std::vector<bool> gpus = {false, false}, cores = {true, true};
+    EXPECT_EQ(fastest(12, {1, 3}, 0, gpus), (Counts{9, 3}));
+    // the others would wait for one sequence of his
+    EXPECT_EQ(fastest(7, {20, 1}, 0, gpus), (Counts{0, 7}));
+    EXPECT_EQ(fastest(7, {20, 1}, 0, gpus, true), (Counts{1, 6}));
+    // 40 sequences take 40 s alone, and 38.1 s with what all exchange
+    EXPECT_EQ(fastest(40, {1, 19}, 0.1, gpus), (Counts{38, 2}));
+    EXPECT_EQ(fastest(40, {1, 19}, 3, gpus), (Counts{40, 0}));
+    // less than 2 % are too little
+    EXPECT_EQ(fastest(40, {1, 19}, 1.5, gpus), (Counts{40, 0}));
+    // each computes twice as fast with all cores, and alone it exchanges nothing
+    EXPECT_EQ(fastest(12, {1, 1}, 0.5, cores), (Counts{0, 12}));
+    EXPECT_EQ(fastest(12, {2, 1}, 0.5, cores), (Counts{0, 12}));
+    // the processor's processes leave a GPU alone, or help it
+    EXPECT_EQ(fastest(12, {1, 40, 40}, 0, {false, true, true}), (Counts{12, 0, 0}));
+    EXPECT_EQ(fastest(12, {1, 2, 2}, 0, {false, true, true}), (Counts{8, 2, 2}));
+}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "llmc/base/ceil_div.h"
 #include "llmc/base/error.h"
@@ -76,6 +77,64 @@ std::vector<bool> worth_having(int sequences, const std::vector<ProcessSpeed>& p
         of_chosen.push_back(seconds[i]);
         const double end = slowest_seconds(divide_step(sequences, chosen, of_chosen), of_chosen);
         if (1.02 * end < soonest) soonest = end, best = members;
+    }
+    return best;
+}
+
+Division with_others(const Division& of_members, Division all) {
+    size_t member = 0;
+    for (ProcessShare& share : all)
+        share = share.sequences ? of_members[member++] : ProcessShare{share.device};
+    return all;
+}
+
+// By speeds that are measured while these processes compute at once.
+static Division measured_division(int sequences, const std::vector<ProcessSpeed>& all,
+                                  const std::vector<bool>& members, const MeasureDivision& measure,
+                                  std::vector<double>& seconds) {
+    seconds = measure.sequence(members);
+    std::vector<ProcessSpeed> processes;
+    std::vector<double> of_members;
+    Division division;
+    for (size_t i = 0; i < all.size(); i++) {
+        division.push_back({all[i].device, members[i]});
+        if (members[i]) processes.push_back(all[i]), of_members.push_back(seconds[i]);
+    }
+    return with_others(divide_step(sequences, processes, of_members), division);
+}
+
+// Who may train without the others: the fastest ones, or one, and those with a GPU of their own; if all
+// share a machine's cores, each alone, since it then has all cores.
+static std::set<std::vector<bool>> smaller_jobs(int sequences, const std::vector<ProcessSpeed>& all,
+                                                const std::vector<bool>& on_cores,
+                                                const std::vector<double>& seconds) {
+    std::set<std::vector<bool>> jobs = {worth_having(sequences, all, seconds)};
+    const bool all_on_cores = !std::ranges::count(on_cores, false);
+    const size_t fastest = size_t(std::ranges::min_element(seconds) - seconds.begin());
+    for (size_t i = 0; i < all.size(); i++) {
+        std::vector<bool> alone(all.size());
+        alone[i] = true;
+        if (all_on_cores || i == fastest) jobs.insert(alone);
+    }
+    std::vector<bool> own_gpus = on_cores;
+    own_gpus.flip();
+    if (!all_on_cores) jobs.insert(own_gpus);
+    jobs.erase(std::vector<bool>(all.size(), true));
+    return jobs;
+}
+
+Division fastest_division(int sequences, const std::vector<ProcessSpeed>& processes,
+                          const std::vector<bool>& on_cores, bool all_train, const MeasureDivision& measure) {
+    std::vector<double> seconds;
+    const std::vector<bool> everybody(processes.size(), true);
+    Division best = measured_division(sequences, processes, everybody, measure, seconds);
+    if (all_train) return best;
+    double best_seconds = 1.02 * measure.step(best);  // what brings less is left out
+    for (const std::vector<bool>& members : smaller_jobs(sequences, processes, on_cores, seconds)) {
+        std::vector<double> of_members;
+        const Division division = measured_division(sequences, processes, members, measure, of_members);
+        const double of_step = measure.step(division);
+        if (of_step < best_seconds) best = division, best_seconds = of_step;
     }
     return best;
 }

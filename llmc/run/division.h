@@ -2,6 +2,7 @@
 // range of them, whose length matches its speed, in micro-batches of its own. Which sequences a step has, and
 // their weights in its loss, do not depend on the division.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,22 @@ double slowest_seconds(const Division& division, const std::vector<double>& seco
 // The fastest processes, by the seconds that a sequence takes each: so many that a step ends soonest.
 std::vector<bool> worth_having(int sequences, const std::vector<ProcessSpeed>& processes,
                                const std::vector<double>& seconds);
+
+// A division among the members of `all`, and no sequences for the others.
+Division with_others(const Division& of_members, Division all);
+
+// Seconds that a division follows from. Collective.
+struct MeasureDivision {
+    // Of a sequence in each process, while the members compute at once and the others wait: 0 in those.
+    std::function<std::vector<double>(const std::vector<bool>& members)> sequence;
+    // Of a step with this division, and with what the processes exchange, if all of them train.
+    std::function<double(const Division&)> step;
+};
+// The division with which a step ends soonest, among all processes, or unless all_train among some of them:
+// they may cost each other more than they bring, by the cores that they share, or by what all exchange.
+// on_cores: the processes without a GPU of their own.
+Division fastest_division(int sequences, const std::vector<ProcessSpeed>& processes,
+                          const std::vector<bool>& on_cores, bool all_train, const MeasureDivision& measure);
 
 // Whether the division is one of so many sequences among these processes.
 bool fits(const Division& division, int sequences, const std::vector<ProcessSpeed>& processes);

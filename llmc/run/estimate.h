@@ -81,11 +81,20 @@ double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optim
     const double first = mean_of_steps(1, 0);  // also touches memory
     double most = longest(first);
     if (most >= 5) return timed.exchange ? most : first;
+    // The processes of an exchange run equally many steps, whose number follows from the time of those
+    // before. A process that is interrupted may have run those between two interruptions: then more steps
+    // follow.
     const auto mean_during = [&](double seconds) {
         if (!timed.exchange) return mean_of_steps(1000, seconds);
-        const double fewest = most < 1 ? 5 : 1;  // one of a process that others interrupt says little
-        const int steps = int(std::clamp(seconds / most, fewest, 1000.0));
-        return most = longest(mean_of_steps(steps, INFINITY));
+        double total = 0;
+        int steps = 0;
+        while (total < seconds / 2 && steps < 1000) {
+            const double fewest = most < 1 ? 5 : 1, more = std::max(fewest, 4.0 * steps);
+            const int n = int(std::clamp((seconds - total) / most, fewest, steps ? more : 1000.0));
+            total += n * longest(mean_of_steps(n, INFINITY));
+            most = total / (steps += n);
+        }
+        return most;
     };
     const bool on_gpu = g.pad && g.pad->device().is_gpu();
     if (on_gpu || timed.exchange) mean_during(0.15);  // raises the clock; the first step was no measure
@@ -177,14 +186,24 @@ double division_seconds(Options o, const ModelConfig& config, LaunchPad* pad, co
 template <class Real>
 Division find_division(const Options& o, const ModelConfig& config, const Start& start, LaunchPad* pad,
                        Communicator& job, bool tunes) {
-    const auto sequence = [&](const std::function<double(double)>& longest) {
-        TimedModel<Real> model(o, config, pad, share_of_process(o, job), tunes);
-        return seconds_of_sequence(o, model.g, *model.optimizer, longest);
+    const auto longest = [&](double first) { return std::ranges::max(job.gather(first)); };
+    const auto sequence = [&](const std::vector<bool>& members) {
+        share_cores(o, members, job);
+        double seconds = 0;
+        if (members[size_t(job.rank)]) {
+            TimedModel<Real> model(o, config, pad, share_of_process(o, job), tunes);
+            seconds = seconds_of_sequence(o, model.g, *model.optimizer, longest);
+        } else {
+            longest(0);
+        }
+        return job.gather(seconds);
     };
     const auto step = [&](const Division& d) {
         return division_seconds<Real>(o, config, pad, d, job, tunes);
     };
-    return agree_on_division(o, start, pad, {sequence, step}, job);
+    const Division division = agree_on_division(o, start, pad, {sequence, step}, job);
+    if (o.is_divided) share_cores(o, std::vector<bool>(size_t(job.size), true), job);
+    return division;
 }
 
 // Prints a note if other programs had CPUs that the steps since `before` could have used.

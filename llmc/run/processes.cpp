@@ -252,9 +252,9 @@ void note_devices(const Options& o, LaunchPad* pad, Communicator& job) {
 
 void share_cores(const Options& o, const std::vector<bool>& members, Communicator& job) {
     const std::vector<std::string> all = job.gather(o.device);
-    std::vector<std::string> devices;
-    for (size_t i = 0; i < all.size(); i++)
-        if (members[i]) devices.push_back(all[i]);
+    std::vector<std::string> devices;  // of this machine's members
+    for (int rank = job.rank - job.machine_rank, i = 0; i < job.machine_size; i++, rank++)
+        if (members[size_t(rank)]) devices.push_back(all[size_t(rank)]);
     take_share_of_cores(o, devices);
 }
 
@@ -291,74 +291,6 @@ void choose_step_of_all(Options& o, Communicator& job) {
     job.agree([&] { check_batch(o); });
 }
 
-// A division among the members of `all`, and no sequences for the others.
-static Division with_others(const Division& of_members, Division all) {
-    size_t member = 0;
-    for (ProcessShare& share : all)
-        share = share.sequences ? of_members[member++] : ProcessShare{share.device};
-    return all;
-}
-
-// The division by speeds that are measured while these processes compute at once, and the others wait.
-static Division measured_division(const Options& o, const std::vector<ProcessSpeed>& all,
-                                  const std::vector<bool>& members, const MeasureDivision& measure,
-                                  Communicator& job, std::vector<double>& seconds) {
-    const auto longest = [&](double first) { return std::ranges::max(job.gather(first)); };
-    double own = 0;
-    if (members[size_t(job.rank)])
-        own = measure.sequence(longest);
-    else
-        longest(0);
-    seconds = job.gather(own);
-    std::vector<ProcessSpeed> processes;
-    std::vector<double> of_members;
-    Division division;
-    for (size_t i = 0; i < all.size(); i++) {
-        division.push_back({all[i].device, members[i]});
-        if (members[i]) processes.push_back(all[i]), of_members.push_back(seconds[i]);
-    }
-    return with_others(divide_step(o.global_batch(), processes, of_members), division);
-}
-
-// Who may train without the others: the fastest ones, or one, and those with a GPU of their own; if all
-// share a machine's cores, each alone, since it then has all cores.
-static std::set<std::vector<bool>> smaller_jobs(const Options& o, const std::vector<ProcessSpeed>& all,
-                                                const std::vector<bool>& on_cores,
-                                                const std::vector<double>& seconds) {
-    std::set<std::vector<bool>> jobs = {worth_having(o.global_batch(), all, seconds)};
-    const bool all_on_cores = !std::ranges::count(on_cores, false);
-    const size_t fastest = size_t(std::ranges::min_element(seconds) - seconds.begin());
-    for (size_t i = 0; i < all.size(); i++) {
-        std::vector<bool> alone(all.size());
-        alone[i] = true;
-        if (all_on_cores || i == fastest) jobs.insert(alone);
-    }
-    std::vector<bool> own_gpus = on_cores;
-    own_gpus.flip();
-    if (!all_on_cores) jobs.insert(own_gpus);
-    jobs.erase(std::vector<bool>(all.size(), true));
-    return jobs;
-}
-
-// Processes may cost each other more than they bring: by the cores that they share, or by what all exchange.
-static Division fastest_division(const Options& o, const std::vector<ProcessSpeed>& all,
-                                 const std::vector<bool>& on_cores, const MeasureDivision& measure,
-                                 Communicator& job) {
-    std::vector<double> seconds;
-    const std::vector<bool> everybody(all.size(), true);
-    Division best = measured_division(o, all, everybody, measure, job, seconds);
-    if (job.num_nodes > 1) return best;
-    double best_seconds = 1.02 * measure.step(best);  // what brings less is left out
-    for (const std::vector<bool>& members : smaller_jobs(o, all, on_cores, seconds)) {
-        share_cores(o, members, job);
-        const Division division = measured_division(o, all, members, measure, job, seconds);
-        const double of_step = measure.step(division);
-        if (of_step < best_seconds) best = division, best_seconds = of_step;
-    }
-    share_cores(o, everybody, job);
-    return best;
-}
-
 static Division division_of_shares(const Options& o, const std::vector<ProcessSpeed>& all,
                                    std::vector<double> shares) {
     const auto missing = std::count(shares.begin(), shares.end(), 0.0);
@@ -392,8 +324,9 @@ Division agree_on_division(const Options& o, const Start& start, const LaunchPad
         if (!before.empty())
             printf("note: the division of a step changes, since the processes have changed\n");
         const bool measures = std::count(shares.begin(), shares.end(), 0.0) == job.size;
-        division = measures ? fastest_division(o, processes, on_cores, measure, job)
-                            : division_of_shares(o, processes, shares);
+        division = measures
+                       ? fastest_division(o.global_batch(), processes, on_cores, job.num_nodes > 1, measure)
+                       : division_of_shares(o, processes, shares);
     }
     return division;
 }

@@ -29,18 +29,9 @@ void compare_devices(Options& o, const LaunchPad* pad, Communicator& job);
 // Checks -d; if the devices are unlike, it is a micro-batch of each process unless it is given. Collective.
 void choose_step_of_all(Options& o, Communicator& job);
 
-// Times that a division follows from. All processes call step(), and those that measure at once sequence().
-struct MeasureDivision {
-    // Seconds that a sequence takes here. Calls the argument between preparation and measurement, with the
-    // seconds of a first step; it returns the longest.
-    std::function<double(const std::function<double(double)>& longest)> sequence;
-    // Of a step with this division, and with what the processes exchange, if all of them train.
-    std::function<double(const Division&)> step;
-};
-
 // How the processes divide a step: as a resumed run did, if they are the same, else by --share, else by the
-// seconds that a sequence takes here, as `measure` finds in all of them; processes that cost others more than
-// they bring then have no sequences. Collective.
+// times that `measure` finds; processes that cost others more than they bring then have no sequences.
+// Collective.
 Division agree_on_division(const Options& o, const Start& start, const LaunchPad* pad,
                            const MeasureDivision& measure, Communicator& job);
 
