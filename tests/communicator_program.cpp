@@ -255,6 +255,20 @@ static void space(Communicator& c, const std::string& mib) {
     }
 }
 
+// The last rank fails while it receives a message, and takes a while to end.
+static const char* const while_receiving = "failed while it received";
+static void fail_while_receiving(Communicator& c, const std::string&) {
+    const size_t bytes = size_t(256) << 20;
+    void* const memory = c.allocate_shared(bytes, "messages");
+    const int last = c.size - 1;
+    if (c.rank == last) {
+        c.begin_exchange({}, {{0, memory, bytes}});
+        fail(while_receiving);
+    }
+    if (c.rank == 0) c.exchange({{last, memory, bytes}}, {});
+    c.gather("");
+}
+
 // The last rank has this device, the others a GPU each: its number of threads.
 static void cores(Communicator& c, const std::string& last) {
     unsetenv("OMP_NUM_THREADS");
@@ -265,6 +279,9 @@ static void cores(Communicator& c, const std::string& last) {
     const int others = last == "cpu" ? 1 : std::max(1, all / c.size);
     const int want = last == "cpu" && o.device == "cpu" ? std::max(1, all - (c.size - 1)) : others;
     if (omp_get_num_procs() == online_cpus()) EXPECT(omp_get_max_threads() == want);
+    c.machine_rank = 0, c.machine_size = 1;  // as if each had a machine of its own
+    share_cores(o, std::vector<bool>(size_t(c.size), true), c);
+    if (omp_get_num_procs() == online_cpus()) EXPECT(omp_get_max_threads() == all);
 }
 
 int main(int argc, char** argv) {
@@ -273,6 +290,7 @@ int main(int argc, char** argv) {
         {"everything", everything},
         {"wrong", wrong_messages},
         {"loss", loss},
+        {"receiving", fail_while_receiving},
         {"busy", busy},
         {"space", space},
         {"slow", slow},
@@ -286,6 +304,7 @@ int main(int argc, char** argv) {
         communicator->gather("");  // all have come this far
         if (communicator->rank == 0) printf("done\n");
     } catch (const std::exception& error) {
+        if (std::string(error.what()) == while_receiving) usleep(500000);
         abort_job(error.what());
     }
     return 0;

@@ -235,7 +235,7 @@ static void expect_loss(const Loss& loss) {
     SCOPED_TRACE(loss.how);
     const double start = now();
     const ProgramResult result = run_job(loss.processes, {"loss", loss.how}, loss.options);
-    EXPECT_LT(now() - start, 10);
+    EXPECT_LT(now() - start, 30);  // mpirun's start included, while others may use the cores
     EXPECT_TRUE(result.status != 0 || loss.options.survive_death);
     EXPECT_EQ(count_of(result.err, loss.line), 1) << result.err;
     EXPECT_EQ(result.out, "");
@@ -247,6 +247,16 @@ TEST(Communicator, RankThatThrowsEndsTheJob) {
     NEED_MPI();
     for (const char* wait : {"node", "gather", "exchange"})
         expect_loss({3, std::string("throw-") + wait, "rank 2: lost its way\n"});
+}
+
+// What the message would be written to is gone with the rank's objects otherwise, and the rank crashes.
+TEST(Communicator, RankThatThrowsWhileItReceivesEndsTheJobWithItsLine) {
+    NEED_MPI();
+    const ProgramResult result = run_job(3, {"receiving"}, {.variable = "RANKS_PER_NODE=1"});
+    EXPECT_NE(result.status, 0);
+    EXPECT_EQ(count_of(result.err, "rank 2: failed while it received\n"), 1) << result.err;
+    EXPECT_FALSE(contains(result.err, "ignal")) << "a crash";
+    expect_no_shared_files();
 }
 
 static std::string died(int rank) {
@@ -371,7 +381,7 @@ TEST(Communicator, KillsAtRandomMomentsLeaveNothingBehind) {
         const double start = now();
         const ProgramResult result = run_job(processes, {"busy", std::to_string(microseconds)},
                                              {.variable = processes == 4 ? "RANKS_PER_NODE=2" : "NOTHING=1"});
-        EXPECT_LT(now() - start, 10);
+        EXPECT_LT(now() - start, 30);
         EXPECT_NE(result.status, 0);
         const std::string rank = "rank " + std::to_string(processes - 1);
         const int lines = count_of(result.err, died(processes - 1)) + count_of(result.err, "process " + rank);

@@ -90,8 +90,13 @@ void GradientExchange<Real>::allocate_gathered() {
 template <class Real>
 GradientExchange<Real>::~GradientExchange() {
     if (on_launchpad) g.pad->unregister_buffer(buffers);
-    // an exception ends the job, and messages may be under way
-    if (!std::uncaught_exceptions()) comm.free_shared(buffers);
+    if (!std::uncaught_exceptions()) {
+        comm.free_shared(buffers);
+        return;
+    }
+    // An exception ends the job, and messages may be under way: their memory stays.
+    new std::vector(std::move(incoming));
+    for (std::vector<TokenSet>& of_nodes : sets) new std::vector(std::move(of_nodes));
 }
 
 template <class Real>
