@@ -35,7 +35,10 @@ program=$(realpath "$build")/train_gpt2
 name=llmc$$
 
 cleanup() {
-    for i in $(seq 0 "$machines"); do ip netns del "$name.$i" 2>/dev/null || true; done
+    for i in $(seq 0 "$machines"); do
+        ip netns pids "$name.$i" 2>/dev/null | xargs -r kill -KILL 2>/dev/null || true
+        ip netns del "$name.$i" 2>/dev/null || true
+    done
     rm -rf "$folder"
 }
 trap cleanup EXIT
@@ -131,7 +134,6 @@ break_machine() {
     while kill -0 "$rank0" 2>/dev/null && [ $((SECONDS - begin)) -lt 150 ]; do sleep 0.2; done
     ! kill -0 "$rank0" 2>/dev/null || { echo "$fault: rank 0 still runs" >&2; exit 1; }
     echo "$fault: rank 0 ended after $((SECONDS - begin)) s"
-    for i in $(seq "$machines"); do ip netns pids "$name.$i" | xargs -r kill -KILL 2>/dev/null || true; done
     local lines='^waiting for|^the job waited|^rank .* (has died|has not answered)'
     grep -aE "$lines" "$folder/fault.log" || { tail -5 "$folder/fault.log" >&2; exit 1; }
 }
