@@ -24,6 +24,8 @@ enum MoreOpcodes : uint32_t {
     OpCompositeInsert = 82,
     OpControlBarrier = 224,
     OpPhi = 245,
+    OpLoopMerge = 246,
+    OpSelectionMerge = 247,
     OpLabel = 248,
     OpBranch = 249,
     OpBranchConditional = 250,
@@ -212,11 +214,12 @@ class Flow {
     }
 
     // Whether lanes may have taken different ways on the way to a block, since the workgroup last took one.
-    bool is_after_divergence(size_t to) const {
+    // but_ifs: other ways than those of an `if` without loop or return.
+    bool is_after_divergence(size_t to, bool but_ifs) const {
         std::vector<bool> seen(blocks.size());
         std::vector<size_t> open;
         for (size_t b = 0; b < blocks.size(); b++)
-            if (control(b) && condition(b) & LANES) open.push_back(b);
+            if (control(b) && condition(b) & LANES && !(but_ifs && is_if(b))) open.push_back(b);
         while (!open.empty()) {
             const size_t b = open.back();
             open.pop_back();
@@ -301,6 +304,26 @@ class Flow {
         const Instruction& last = *blocks[block].code.back();
         const uint32_t op = Spirv::opcode(last);
         return op == OpBranchConditional || op == OpSwitch ? difference(last[1]) : uint32_t(NOTHING);
+    }
+    // The instruction before the last branch, which says where its ways meet.
+    uint32_t merge(size_t block) const {
+        const auto& code = blocks[block].code;
+        return code.size() < 2 ? 0 : Spirv::opcode(*code[code.size() - 2]);
+    }
+    // Whether all ways from a block's branch lead to its merge block, without a loop, a return or a jump.
+    bool is_if(size_t block) const {
+        if (merge(block) != OpSelectionMerge) return false;
+        const auto& code = blocks[block].code;
+        std::set<size_t> seen = {block_of.at((*code[code.size() - 2])[1])};
+        std::vector<size_t> open = blocks[block].next;
+        while (!open.empty()) {
+            const size_t b = open.back();
+            open.pop_back();
+            if (!seen.insert(b).second) continue;
+            if (merge(b) == OpLoopMerge || blocks[b].next.empty()) return false;
+            open.insert(open.end(), blocks[b].next.begin(), blocks[b].next.end());
+        }
+        return true;
     }
     uint32_t variable_of(uint32_t pointer) const {
         while (m.op(pointer) == OpAccessChain) pointer = m.at(pointer)[3];
