@@ -129,6 +129,65 @@ TEST_F(Distributed, MachinesAreBitIdenticalToProcesses) {
     }
 }
 
+// A machine rounds its sums before it sends them. With several processes each, the sums of machines are those
+// of one machine if no rounding is lost: one process of each machine has targets that count, another one in
+// each. Updates are skipped by a device in fp16, and by the host. Shards of wte end within rows.
+TEST_F(Distributed, MachinesOfSeveralProcessesAreBitIdenticalToOne) {
+    struct Machines {
+        std::string device, options, skips;
+        int processes, per_machine;
+    };
+    const std::string overflow = "is not finite; the update was skipped",
+                      outliers = "is an outlier; the update was skipped";
+    std::vector<Machines> all = {
+        {"cpu", "--precision fp32 -l 0.01", "", 4, 2},
+        {"cpu", "--precision bf16 --optimizer muon -l 0.01", "", 6, 2},
+        {"cpu", "--precision fp16 --optimizer muon -l 1", overflow, 6, 3},
+        {"cpu", "--precision fp32 -sg 0.5 -l 1 -u 140", outliers, 4, 2},
+    };
+    if (device() != "none") {
+        all.push_back({device(), "--precision fp32 --optimizer muon -l 0.01", "", 4, 2});
+        all.push_back({device(), "--precision bf16 -l 0.01", "", 3, 1});
+        all.push_back({device(), "--precision fp16 -l 1", overflow, 4, 2});
+    }
+    const std::vector<uint16_t> tokens = read_shard(data.val);
+    for (const Machines& m : all) {
+        SCOPED_TRACE(m.device + " " + m.options);
+        std::vector<bool> targets;
+        for (size_t i = 0; i < tokens.size(); i++) {
+            const int rank = int(i / 17) % m.processes, machine = rank / m.per_machine;
+            targets.push_back(i % 17 && rank % m.per_machine == machine % m.per_machine);
+        }
+        TokenShardWriter writer(data.val);
+        writer.add(tokens.data(), tokens.size(), targets);
+        writer.finish();
+        const int steps = m.skips == outliers ? 140 : 8;  // outliers are known after 128
+        const std::string tokens_per_step = std::to_string(2 * 17 * m.processes),
+                          last = std::to_string(steps);
+        const Words run =
+            with(with(words_of("-b 1 -v 0 --grad-clip 0 -e "
+                               "custom:layers=5,heads=2,channels=24,max_seq_len=32,vocab=139"),
+                      args("--device", m.device, "-d", tokens_per_step, "-x", last, "-n", last)),
+                 words_of((m.per_machine > 1 ? "-a 1 " : "") + m.options));
+        for (const int per_machine : {m.processes, m.per_machine}) {
+            const std::string output = per_machine == m.processes ? "one" : "machines";
+            const std::string out = output_of(
+                start(m.processes, with(run, {"--ranks-per-node", std::to_string(per_machine)}), output));
+            EXPECT_TRUE(contains(out, m.skips));
+            const std::vector<double> losses = printed_losses(out);
+            ASSERT_EQ(losses.size(), size_t(steps));
+            if (m.skips.empty()) {
+                EXPECT_LT(losses.back(), 0.98 * losses[0]) << "the model learns nothing";
+            }
+        }
+        EXPECT_TRUE(model_after("one", steps) == model_after("machines", steps));
+        if (!contains(m.options, "muon")) {  // which has fewer moments
+            EXPECT_TRUE(moments_after("one", steps) == moments_after("machines", steps));
+        }
+        for (const char* output : {"one", "machines"}) std::filesystem::remove_all(folder(output));
+    }
+}
+
 TEST_F(Distributed, ResumesWithAnotherNumberOfProcesses) {
     const std::vector<double> straight = train(1, {}, "straight");
     std::vector<double> resumed;
