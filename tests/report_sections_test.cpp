@@ -67,12 +67,12 @@ TEST(ReportSections, ASlowMeasurementDoesNotEndItsSection) {
         };
         return section;
     };
-    EXPECT_EQ(measured({kind}, 1).parts[0].tables[0].rows.size(), 8u);
+    EXPECT_EQ(measured({kind}, 3).parts[0].tables[0].rows.size(), 8u);
 }
 
 // What does not fit is named, and either measured or named.
 TEST(ReportSections, WhatDoesNotFitIsNamed) {
-    const ReportPart part = measured({sleeping("slow", 1, 20, 0.3)}, 1).parts[0];
+    const ReportPart part = measured({sleeping("slow", 1, 20, 0.3)}, 3).parts[0];
     EXPECT_EQ(part.error, "");
     ASSERT_FALSE(part.left_out.empty());
     EXPECT_EQ(part.left_out.back(), "19");

@@ -197,10 +197,13 @@ TEST_F(UnlikeDevices, EqualProcessesAreNotDivided) {
     EXPECT_FALSE(contains(read_whole_file(run_path(folder("equal"), STEPS)), "division"));
 }
 
-// The first process, which prints, runs a twentieth of the time: the others would wait for its sequence.
+// The first process, which prints, runs a twentieth of the time, also where other programs keep the script from
+// stopping it again soon: the others would wait for its sequence.
 static const Words slowly = {"bash", "-c", R"(
     "$0" "$@" & p=$!
-    (while kill -STOP $p; do sleep 0.4; kill -CONT $p; sleep 0.02; done) 2>/dev/null &
+    (while begin=${EPOCHREALTIME//[.,]/}; kill -CONT $p; do
+        sleep 0.02; kill -STOP $p; sleep $((20 * (${EPOCHREALTIME//[.,]/} - begin)))e-6
+    done) 2>/dev/null &
     wait $p)"};
 
 // Time per step that is predicted for a text, over the time that it takes.
