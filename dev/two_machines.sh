@@ -36,8 +36,7 @@ name=llmc$$
 
 cleanup() {
     for i in $(seq 0 "$machines"); do
-        ip netns pids "$name.$i" 2>/dev/null | xargs -r kill -KILL 2>/dev/null || true
-        ip netns del "$name.$i" 2>/dev/null || true
+        { ip netns pids "$name.$i" | xargs -r kill -KILL; ip netns del "$name.$i"; } 2>/dev/null || true
     done
     rm -rf "$folder"
 }
