@@ -197,8 +197,8 @@ TEST_F(UnlikeDevices, EqualProcessesAreNotDivided) {
     EXPECT_FALSE(contains(read_whole_file(run_path(folder("equal"), STEPS)), "division"));
 }
 
-// The first process, which prints, runs a twentieth of the time, also where other programs keep the script from
-// stopping it again soon: the others would wait for its sequence.
+// The first process, which prints, runs a twentieth of the time, also where other programs keep the script
+// from stopping it again soon: the others would wait for its sequence.
 static const Words slowly = {"bash", "-c", R"(
     "$0" "$@" & p=$!
     (while begin=${EPOCHREALTIME//[.,]/}; kill -CONT $p; do

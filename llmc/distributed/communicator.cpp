@@ -90,11 +90,11 @@ void abort_job(const std::string& message) {
 }
 
 Communicator::~Communicator() {
+    if (!job) return;
     if (std::uncaught_exceptions() > exceptions) {
         new std::list(std::move(regions));  // messages that are under way may still write to them
         return;
     }
-    if (!job) return;
     job->exchanges.stop();
     if (job->watch) job->watch->leave();
     job->transport.leave();
