@@ -18,6 +18,8 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
+#include "llmc/text/text_file.h"
+#include "tests/message_of.h"
 #include "tests/tiny_run.h"
 
 namespace fs = std::filesystem;
@@ -268,11 +270,11 @@ TEST(FaultKinds, AnEarlierRunMovesWhereFoldersCannotBeRenamed) {
 // A file system that numbers a file anew at each look, or once for each spelling: every output is written,
 // inputs and files of others stay. The same on one without case, where another spelling is the same file.
 TEST(FaultKinds, IdentityIsNeitherNameNorNumberAlone) {
-    for (const Words& system : {Words{"FILE_FAULT_INODES=1"}, Words{"FILE_FAULT_CASE=1"},
-                                Words{"FILE_FAULT_CASE=1", "FILE_FAULT_INODES=1"},
+    for (const Words& system : {Words{"FILE_FAULT_INODES=1"}, Words{"FILE_FAULT_INODES=one"},
+                                Words{"FILE_FAULT_CASE=1"}, Words{"FILE_FAULT_CASE=1", "FILE_FAULT_INODES=1"},
                                 Words{"FILE_FAULT_CASE=1", "FILE_FAULT_INODES=spelling"}}) {
         SCOPED_TRACE(system.back() + std::to_string(system.size()));
-        const bool has_case = system.size() == 1 && system[0] == "FILE_FAULT_INODES=1";
+        const bool has_case = system[0] != "FILE_FAULT_CASE=1";
         TemporaryFolder folder;
         write_text(folder / "text", 50);
         const auto prepare = [&](const std::string& input, const std::string& name) {
@@ -292,6 +294,89 @@ TEST(FaultKinds, IdentityIsNeitherNameNorNumberAlone) {
         write_whole_file(folder / "K_train_000001.bin", {"mine"});
         EXPECT_EQ(prepare("text", "k").status, has_case ? 0 : 1);
         EXPECT_EQ(read_whole_file(folder / "K_train_000001.bin"), "mine");
+    }
+}
+
+// File systems whose files all have one number; that neither rename nor remove an open file; whose folders
+// cannot be flushed: runs start, resume and start anew, and leave no helper file.
+TEST(FaultKinds, ARunNeedsNoNumbersAndNoOpenFiles) {
+    for (const char* system : {"FILE_FAULT_INODES=one", "FILE_FAULT_BUSY=1", "FILE_FAULT=fsync:1+:EBADF"}) {
+        SCOPED_TRACE(system);
+        const Data data;
+        const std::string folder = data / "run", hf = data / "hf", text = data / "text",
+                          corpus = data / "corpus", said = data / "said";
+        const Words start = with({program, "-i", data.train, "-j", data.val, "-e", tiny, "-o", folder},
+                                 words_of("-x 4 -n 2 -b 3 -t 17 -s 0 -v 2 --device cpu")),
+                    export_hf = {program, "-e", folder, "--export", "hf", hf};
+        write_text(text, 20);
+        const Words make = {BINARY_DIR "/make_corpus", "--stories", "3", "--out", corpus};
+        EXPECT_EQ(run_faulty(data.path, {"FILE_FAULT=rename:1:kill"}, make).status, 128 + SIGKILL);
+        for (const Words& command : {start,
+                                     {program, "-y", "1", "-o", folder, "-x", "6"},
+                                     start,
+                                     export_hf,
+                                     export_hf,
+                                     {BINARY_DIR "/prepare_data", text, "--out", data.path, "--name", "x"},
+                                     make})
+            expect_ok(run_faulty(data.path, {system}, command));
+        EXPECT_TRUE(fs::exists(model_path(folder + "/earlier_1", 6)));
+        // standard output is a file of its own, although it has the number of the corpus
+        const std::string command = BINARY_DIR "/make_corpus --stories 9 --out " + corpus + " >" + said;
+        const ProgramResult result = run_faulty(data.path, {system}, {"bash", "-c", "exec " + command});
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_FALSE(contains(read_whole_file(said), read_whole_file(corpus)));
+        for (const auto& entry : fs::recursive_directory_iterator(data.path))
+            EXPECT_FALSE(contains(entry.path().string(), ".vulkan-gpt2.")) << entry.path();
+    }
+}
+
+// A file system that remembers a size from before a log grew: a resumed run keeps all lines.
+TEST(FaultKinds, AnOutdatedSizeLosesNoLines) {
+    const Journeys data;
+    const std::string log = data.run_folder + "/main.log", before = read_whole_file(log);
+    const Words resumed = {program, "-y", "1", "-o", data.run_folder, "-x", "6"};
+    expect_ok(run_faulty(log, {"FILE_FAULT_SIZES=1"}, resumed));
+    EXPECT_TRUE(read_whole_file(log).starts_with(before));
+}
+
+// A text that is cut while it is read is not read in part.
+TEST(FaultKinds, ATextThatBecomesShorterIsAnError) {
+    const TemporaryFolder folder;
+    const std::string path = folder / "text";
+    write_text(path, 20000);
+    TextFile file(path);
+    fs::resize_file(path, 30000);
+    std::string text(1 << 20, ' ');
+    expect_error("became shorter", [&] { file.read(text.data(), text.size()); });
+    // standard input may begin in the middle of a file
+    expect_ok(run_program(
+        {"bash", "-c",
+         "(read line; exec " BINARY_DIR "/prepare_data - --out " + folder.path + " --name x) <" + path}));
+}
+
+// Where a file system has no links, the tokens of an earlier run are copied: never in part, also if the
+// program is killed meanwhile.
+TEST(FaultKinds, TokensOfAnEarlierRunAreCopiedWhole) {
+    const TemporaryFolder folder;
+    const std::string run = folder / "run", base = folder / "base", log = folder / "calls";
+    write_text(folder / "text", 1000);
+    const Words start = with({program, "--text", folder / "text", "-o", run},
+                             words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16 --tokenizer "
+                                      "bytes -x 1 -b 2 -t 16 -s 0 --device cpu"));
+    expect_ok(run_program(start));
+    fs::copy(run, base, fs::copy_options::recursive);
+    const Words names = names_in(base + "/tokens");
+    for (int n = 1, is_killed = 1; is_killed; n++) {
+        SCOPED_TRACE(n);
+        fs::remove_all(run);
+        fs::copy(base, run, fs::copy_options::recursive);
+        const std::string fault = format_string("FILE_FAULT=write:%d:kill", n);
+        is_killed = run_faulty(run + "/earlier_1/tokens", {"FILE_FAULT_LINKS=0", fault}, start).status != 0;
+        EXPECT_TRUE(is_killed || n > 3);
+        expect_ok(run_faulty(run, {"FILE_FAULT_LINKS=0"}, start));
+        for (const std::string& name : names)
+            EXPECT_EQ(read_whole_file(run + "/earlier_1/tokens/" + name),
+                      read_whole_file(base + "/tokens/" + name));
     }
 }
 

@@ -7,13 +7,17 @@
 //     FILE_FAULT_FOLDER   the folder, or the file
 //     FILE_FAULT          CALL:N:ERROR. CALL is one of the names above, or "any". Its N-th call (from 1)
 //                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT; EXDEV: if it renames
-//                         a folder; "short" writes half, or reads 7 bytes; "lost" makes close() fail and the
-//                         file empty; "kill" kills the program before the call. "N+" instead of N: this call
-//                         and all later ones.
+//                         a folder, EBADF: if it flushes one; "short" writes half, or reads 7 bytes; "lost"
+//                         makes close() fail and the file empty; "kill" kills the program before the call.
+//                         "N+" instead of N: this call and all later ones.
 //     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one. "lower" and
 //                         "upper": it lists the names of files so, however they were spelled
 //     FILE_FAULT_TWICE=1  folders list each name twice, as happens while names are added
-//     FILE_FAULT_INODES=1 each look at a file gives it another number; "spelling": each spelling of its name
+//     FILE_FAULT_INODES=1 each look at a file gives it another number; "spelling": each spelling of its name;
+//                         "one": all files have the same number
+//     FILE_FAULT_SIZES=1  a file is said to have half of its bytes
+//     FILE_FAULT_BUSY=1   no file that this program has open is renamed or removed
+//     FILE_FAULT_LINKS=0  no file gets a second name
 //     FILE_FAULT_LOCKS=0  every lock is granted, as on a network file system that has none
 //     FILE_FAULT_FREE     the number of bytes that the file system of the folder says are free
 //     FILE_FAULT_LOG      a file to which each call is appended, as "CALL NAME"
@@ -23,6 +27,7 @@
 #include <limits.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -136,9 +141,9 @@ Outcome outcome_of(const char* call, const std::string& path) {
     if (calls != fault.n && !(fault.and_later && calls > fault.n)) return passes;
     if (fault.error == "kill") raise(SIGKILL);
     if (fault.error == "short") return is_short;
-    static const std::map<std::string, int> numbers = {{"ENOSPC", ENOSPC}, {"EINTR", EINTR},
-                                                       {"EMFILE", EMFILE}, {"ESTALE", ESTALE},
-                                                       {"EDQUOT", EDQUOT}, {"EXDEV", EXDEV}};
+    static const std::map<std::string, int> numbers = {
+        {"ENOSPC", ENOSPC}, {"EINTR", EINTR}, {"EMFILE", EMFILE}, {"ESTALE", ESTALE},
+        {"EDQUOT", EDQUOT}, {"EXDEV", EXDEV}, {"EBADF", EBADF}};
     const bool never_interrupted =
         std::set<std::string>{"lseek", "stat", "fstat", "getdents"}.count(call) && fault.error == "EINTR";
     if (never_interrupted) return passes;
@@ -157,12 +162,32 @@ Outcome quiet_outcome_of(const char* call, const std::string& path) {
 
 // After a call that looked at a file.
 int looked_at(int result, const std::string& path, struct stat* status) {
-    static const char* folder = getenv("FILE_FAULT_INODES") ? getenv("FILE_FAULT_FOLDER") : nullptr;
-    static const bool by_spelling = folder && getenv("FILE_FAULT_INODES") == std::string("spelling");
+    static const char* folder = getenv("FILE_FAULT_FOLDER");
+    static const std::string numbers = getenv("FILE_FAULT_INODES") ? getenv("FILE_FAULT_INODES") : "";
     static std::atomic<ino_t> looks = 0;
-    if (result == 0 && folder && path.starts_with(folder))
-        status->st_ino += (by_spelling ? std::hash<std::string>()(path) : ++looks) << 32;
+    if (result != 0 || !folder || !path.starts_with(folder)) return result;
+    if (numbers == "one")
+        status->st_ino = 1;
+    else if (!numbers.empty())
+        status->st_ino += (numbers == "spelling" ? std::hash<std::string>()(path) : ++looks) << 32;
+    if (getenv("FILE_FAULT_SIZES") && S_ISREG(status->st_mode)) status->st_size /= 2;
     return result;
+}
+
+bool is_folder(const std::string& path) {
+    struct stat status;
+    return lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+// Whether this program has the file open and may therefore neither rename nor remove it; sets errno.
+bool is_busy(const std::string& path) {
+    if (!getenv("FILE_FAULT_BUSY") || is_folder(path)) return false;
+    for (int descriptor = 0; descriptor < 256; descriptor++)
+        if (path_of(descriptor) == path) {
+            errno = ETXTBSY;
+            return true;
+        }
+    return false;
 }
 
 }  // namespace
@@ -304,6 +329,8 @@ int flock(int descriptor, int operation) {
 
 int fsync(int descriptor) {
     static const auto real = original<int (*)(int)>("fsync");
+    static const char* fault = getenv("FILE_FAULT");
+    if (fault && strstr(fault, "EBADF") && !is_folder(path_of(descriptor))) return real(descriptor);
     return outcome_of("fsync", path_of(descriptor)) == fails ? -1 : real(descriptor);
 }
 int fdatasync(int descriptor) {
@@ -316,10 +343,10 @@ int renameat(int from_folder, const char* from, int to_folder, const char* to) {
     const std::string source = folded(full_path(from_folder, from)),
                       target = folded(full_path(to_folder, to));
     static const char* fault = getenv("FILE_FAULT");
-    struct stat status;
     const bool only_folders = fault && strstr(fault, "EXDEV");
-    const bool may_fail = !only_folders || (lstat(source.c_str(), &status) == 0 && S_ISDIR(status.st_mode));
+    const bool may_fail = !only_folders || is_folder(source);
     if (may_fail && outcome_of("rename", target) == fails) return -1;
+    if (is_busy(source) || is_busy(target)) return -1;
     if (getenv("FILE_FAULT_CASE")) return real(AT_FDCWD, source.c_str(), AT_FDCWD, target.c_str());
     return real(from_folder, from, to_folder, to);
 }
@@ -328,10 +355,20 @@ int rename(const char* from, const char* to) { return renameat(AT_FDCWD, from, A
 int unlinkat(int folder, const char* path, int flags) {
     static const auto real = original<int (*)(int, const char*, int)>("unlinkat");
     const std::string full = folded(full_path(folder, path));
-    if (outcome_of("unlink", full) == fails) return -1;
+    if (outcome_of("unlink", full) == fails || is_busy(full)) return -1;
     return real(folder, getenv("FILE_FAULT_CASE") ? full.c_str() : path, flags);
 }
 int unlink(const char* path) { return unlinkat(AT_FDCWD, path, 0); }
+
+int link(const char* from, const char* to) {
+    static const auto real = original<int (*)(const char*, const char*)>("link");
+    errno = EPERM;
+    return getenv("FILE_FAULT_LINKS") ? -1 : real(from, to);
+}
+ssize_t sendfile(int to, int from, off_t* offset, size_t count) {
+    static const auto real = original<ssize_t (*)(int, int, off_t*, size_t)>("sendfile");
+    return outcome_of("write", path_of(to)) == fails ? -1 : real(to, from, offset, count);
+}
 
 int mkdirat(int folder, const char* path, mode_t mode) {
     static const auto real = original<int (*)(int, const char*, mode_t)>("mkdirat");

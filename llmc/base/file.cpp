@@ -158,6 +158,12 @@ std::string read_whole_file(const std::string& path, uint64_t limit) {
              (unsigned long long)size, (unsigned long long)limit);
     std::string bytes(size, '\0');
     read_exactly(file, path, bytes.data(), size);
+    std::string more(4096, '\0');  // some file systems remember a size from before the file grew
+    while (const size_t count = read_some(file, path, more.data(), more.size())) {
+        bytes.append(more, 0, count);
+        if (bytes.size() > limit)
+            fail("%s has more than %llu bytes", path.c_str(), (unsigned long long)limit);
+    }
     return bytes;
 }
 
@@ -289,16 +295,28 @@ static bool is_same_name(const std::string& a, const std::string& b) {
     return !x.empty();
 }
 
+static bool are_alike(const FileStatus& a, const FileStatus& b) {
+    return a.size == b.size && a.written == b.written;
+}
+
+// Whether two looks with one number are at one file. Some file systems (FUSE, network) give several files one
+// number: those differ and stay as they are.
+template <class LookA, class LookB>
+static bool are_at_one_file(const LookA& look_a, const LookB& look_b) {
+    const std::optional<FileStatus> a = look_a(), b = look_b();
+    return have_one_number(a, b) && (are_alike(*a, *b) || look_a() != a || look_b() != b);
+}
+
 // Some file systems (FUSE, FAT) number a file anew at each look, or once for each spelling of its name: their
 // numbers tell nothing of files that otherwise look alike.
 bool is_same_file(const std::string& a, const std::string& b) {
     const std::optional<FileStatus> x = status_at(a), y = status_at(b);
     if (!x || !y || x->kind != y->kind) return false;
-    if (have_one_number(x, y)) return true;
+    if (are_at_one_file([&] { return status_at(a); }, [&] { return status_at(b); })) return true;
     const auto folded = [](const std::string& path) {
         return fold_case(std::filesystem::path(path).filename().generic_string());
     };
-    const bool look_alike = x->size == y->size && x->written == y->written;
+    const bool look_alike = are_alike(*x, *y);
     return (look_alike || folded(a) == folded(b)) && is_same_name(a, b);
 }
 
@@ -326,7 +344,8 @@ std::string path_as_listed(const std::string& path) {
 // Standard output or standard error, if the path leads to where it leads; else -1.
 static int standard_stream(const std::string& path) {
     for (int stream : {STDOUT_FILENO, STDERR_FILENO})
-        if (have_one_number(get_status(stream), get_status(path))) return stream;
+        if (are_at_one_file([&] { return get_status(stream); }, [&] { return get_status(path); }))
+            return stream;
     return -1;
 }
 
@@ -370,13 +389,23 @@ struct Descriptor {
     }
 };
 
+// Some shared folders of virtual machines neither remove nor rename a file that is open.
+static bool remove_and_close(const std::string& path, int descriptor) {
+    const bool removed = unlink_path(path);
+    const int error = errno;
+    if (descriptor >= 0) close(descriptor);
+    errno = error;
+    return removed || (descriptor >= 0 && error != ENOENT && unlink_path(path));
+}
+
 // Removes what is at a temporary name, unless it is a file that another program is writing: its lock says so.
 static void remove_stale(const std::string& path) {
-    const Descriptor file = {open_path(path, Access::read_itself)};
+    Descriptor file = {open_path(path, Access::read_itself)};
     if (file.number >= 0 && !lock_file(file.number))
         fail_file("cannot write", path, "another program is writing it: wait for it, or choose another name");
     const bool stale = file.number < 0 || is_named(file.number, path);
-    if (stale && !unlink_path(path) && errno != ENOENT) fail_file("cannot remove", path, errno);
+    if (stale && !remove_and_close(path, std::exchange(file.number, -1)) && errno != ENOENT)
+        fail_file("cannot remove", path, errno);
 }
 
 // Creates and locks a file that did not exist.
@@ -388,7 +417,7 @@ static int create_new(const std::string& path) {
             if (file.number >= 0 && lock_file(file.number) && is_named(file.number, path))
                 return std::exchange(file.number, -1);
         } catch (const Error&) {
-            unlink_path(path);  // it is this program's, since it is new
+            remove_and_close(path, std::exchange(file.number, -1));  // it is this program's, since it is new
             throw;
         }
         remove_stale(path);
@@ -441,12 +470,16 @@ FileWriter::FileWriter(const std::string& to, Target target) : path(to) {
 
 FileWriter::~FileWriter() {
     if (descriptor < 0) return;
+    bool is_ours = false;
     try {
-        if (!in_place && is_named(descriptor, temporary)) unlink_path(temporary);
+        is_ours = !in_place && is_named(descriptor, temporary);
     } catch (const Error&) {
         // the error that led here is the one to report
     }
-    close(descriptor);
+    if (is_ours)
+        remove_and_close(temporary, descriptor);
+    else
+        close(descriptor);
 }
 
 void FileWriter::write_out(std::string_view bytes) {
@@ -478,6 +511,13 @@ void FileWriter::replace_start(std::string_view bytes) {
     write_out(bytes);
 }
 
+static void rename_closed(const std::string& temporary, const std::string& path) {
+    if (rename_path(temporary, path)) return;
+    const int error = errno;
+    unlink_path(temporary);
+    fail_file("cannot write", path, error);
+}
+
 void FileWriter::finish() {
     throw_if_stopped();
     write_out(buffer);
@@ -488,8 +528,11 @@ void FileWriter::finish() {
     if (copy < 0 || !close_written(copy)) fail_file("cannot write", path, errno);
     if (!in_place && !is_named(descriptor, temporary))
         fail_file("cannot write", path, "another program removed its temporary file");
-    if (!in_place && !rename_path(temporary, path)) fail_file("cannot write", path, errno);
+    const bool is_renamed = in_place || rename_path(temporary, path);
+    const bool is_busy = !is_renamed && (errno == ETXTBSY || errno == EBUSY);  // see remove_and_close()
+    if (!is_renamed && !is_busy) fail_file("cannot write", path, errno);
     if (!close_written(std::exchange(descriptor, -1))) fail_file("cannot write", path, errno);
+    if (is_busy) rename_closed(temporary, path);
 }
 
 void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts, Target target) {
@@ -579,7 +622,8 @@ void create_folders(const std::string& path) {
 void sync_folder(const std::string& path) {
     const int descriptor = open_path(path, Access::folder);
     if (descriptor < 0 && errno == EACCES) return;  // a folder that may be written but not listed
-    const bool synced = descriptor >= 0 && flush_to_disk(descriptor);
+    // some file systems say of every folder that it cannot be flushed
+    const bool synced = descriptor >= 0 && (flush_to_disk(descriptor) || errno == EBADF);
     const int error = errno;
     if (descriptor >= 0) close(descriptor);
     if (!synced) fail_file("cannot flush to disk the folder", path, error);

@@ -73,10 +73,7 @@ static void link_tokens(const std::string& folder, const std::string& to) {
         const bool is_unfinished = is_temporary_name(fold_case(name));
         if (is_unfinished || fs::exists(link) || !is_regular(file.generic_string())) continue;
         fs::create_hard_link(file, link, error);
-        if (error) fs::copy_file(file, link, error);
-        if (error)
-            fail("cannot copy %s to %s: %s", file.generic_string().c_str(), link.generic_string().c_str(),
-                 error.message().c_str());
+        if (error) write_whole_file(link.generic_string(), {read_whole_file(file.generic_string())});
     }
     sync_folder(into);
 }

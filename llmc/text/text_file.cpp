@@ -211,6 +211,9 @@ size_t TextFile::read_raw(char* to, size_t size) {
     file_ended = count < wanted || wanted < size;
     bytes_left -= count;
     bytes_read += count;
+    const bool has_size = bytes_left + bytes_read != UINT64_MAX;
+    if (count < wanted && has_size && path != "standard input")  // which may begin in the middle of a file
+        throw FileError(printable(path + " became shorter while it was read: try again when it is complete"));
     return count;
 }
 
