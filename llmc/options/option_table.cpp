@@ -297,11 +297,15 @@ static std::string name_given(const Option& row) {
     return is_negation ? "--no-" + row.name : row.dashed();
 }
 
+static bool has_word(const std::string& words, const std::string& word) {
+    return (' ' + words + ' ').find(' ' + word + ' ') != words.npos;
+}
+
 std::vector<std::string> OptionTable::notes_of(const std::vector<InVain>& options) const {
     std::vector<std::string> notes;
     for (const InVain& option : options)
         for (const Option& row : rows)
-            if (option.is_in_vain && row.name == option.name && row.source == Source::command_line)
+            if (option.is_in_vain && row.source == Source::command_line && has_word(option.names, row.name))
                 notes.push_back(name_given(row) + " has no effect: " + option.why);
     return notes;
 }

@@ -104,9 +104,9 @@ struct Option {
     void set(const std::vector<std::string>& texts);
 };
 
-// An option that does nothing where something else is given, and why.
+// Options that do nothing where something else is given, and why.
 struct InVain {
-    const char* name;
+    std::string names;  // with blanks between them
     std::string why;
     bool is_in_vain;
 };

@@ -350,54 +350,39 @@ static void note_without_effect(const OptionTable& table, Options& o) {
     const bool is_top_1 = o.sample_every && !is_cold && o.sampler.top_k == 1;
     const bool has_length = o.is_given(o.max_steps) || o.is_given(o.epochs);
     const std::string length = o.epochs > 0 ? "--epochs says" : "-x says";
-    const char* of_resume = "it is for -y 1";
-    const char* of_job = "it is for a job of several processes";
-    const char* of_muon = "it is for --optimizer muon";
-    const char* of_training = "it is for a training";
-    const char* keeps_all = "-nk is 0, which keeps all";
     const int every = o.checkpoint_every, major = o.major_checkpoint_every;
     const bool keeps_all_major = every > 0 && major > 0 && every % major == 0;
     const bool has_no_major = o.keep_checkpoints && major > 0 && o.max_steps >= 0 && o.max_steps % major &&
                               (every < 0 || std::lcm<int64_t>(every, major) > o.max_steps);
     const std::string unsaved = o.saves() ? "" : why_nothing_is_saved(o);
-    add_notes(o.notes,
-              table.notes_of({{"start-over", of_resume, !o.resume},
-                              {"plot-over", "it is for --plot", true},
-                              {"share", of_job, is_alone},
-                              {"timeout", of_job, is_alone},
-                              {"ranks-per-node", of_job, is_alone},
-                              {"minutes", length + " how long the run is", has_length && o.is_given(o.model)},
-                              {"muon-lr", of_muon, is_adamw},
-                              {"momentum", of_muon, is_adamw},
-                              {"train-data", "-a 1 trains on a batch of -j", o.overfit},
-                              {"hellaswag", "-v is 0", o.hellaswag && !o.val_every},
-                              {"hellaswag-file", "it is for -h 1", !o.hellaswag},
-                              {"val-every", "there is no -j", o.val_every && !has_data && !o.hellaswag},
-                              {"val-batches", "-v is 0", !o.val_every},
-                              {"val-batches", "it is for -j", o.val_every && !has_data},
-                              {"sample-tokens", "-s is 0", !o.sample_every},
-                              {"temperature", "-s is 0", !o.sample_every},
-                              {"temperature", "--top-k is 1", is_top_1},
-                              {"top-k", "-s is 0", !o.sample_every},
-                              {"top-k", "--temperature is 0", is_cold},
-                              {"top-p", "-s is 0", !o.sample_every},
-                              {"top-p", "--temperature is 0", is_cold},
-                              {"top-p", "--top-k is 1", is_top_1},
-                              {"checkpoint-every", "there is no -o", o.checkpoint_every && o.output.empty()},
-                              {"keep-checkpoints", unsaved, !o.saves()},
-                              {"keep-checkpoints", "-nm keeps all of -n", o.saves() && keeps_all_major},
-                              {"major-checkpoint-every", unsaved, !o.saves()},
-                              {"major-checkpoint-every", "no checkpoint of the run is at such a step",
-                               o.saves() && has_no_major},
-                              {"major-checkpoint-every", keeps_all, o.saves() && !o.keep_checkpoints},
-                              {"master-weights", "the weights are fp32", is_fp32},
-                              {"profile", of_training, o.plans_only()},
-                              {"log-every", of_training, o.plans_only()},
-                              {"tensorboard", of_training, o.plans_only()},
-                              {"retry-lost-device", of_training, o.plans_only()},
-                              {"retry-lost-device", "the CPU is never lost", !o.plans_only() && is_on_cpu},
-                              {"tensor-cores", "it is for GPUs", is_on_cpu},
-                              {"final-lr-fraction", "-k is constant", is_constant}}));
+    add_notes(
+        o.notes,
+        table.notes_of(
+            {{"start-over", "it is for -y 1", !o.resume},
+             {"plot-over", "it is for --plot", true},
+             {"share timeout ranks-per-node", "it is for a job of several processes", is_alone},
+             {"minutes", length + " how long the run is", has_length && o.is_given(o.model)},
+             {"muon-lr momentum", "it is for --optimizer muon", is_adamw},
+             {"train-data", "-a 1 trains on a batch of -j", o.overfit},
+             {"hellaswag", "-v is 0", o.hellaswag && !o.val_every},
+             {"hellaswag-file", "it is for -h 1", !o.hellaswag},
+             {"val-every", "there is no -j", o.val_every && !has_data && !o.hellaswag},
+             {"val-batches", "-v is 0", !o.val_every},
+             {"val-batches", "it is for -j", o.val_every && !has_data},
+             {"sample-tokens temperature top-k top-p", "-s is 0", !o.sample_every},
+             {"top-k top-p", "--temperature is 0", is_cold},
+             {"temperature top-p", "--top-k is 1", is_top_1},
+             {"checkpoint-every", "there is no -o", o.checkpoint_every && o.output.empty()},
+             {"keep-checkpoints major-checkpoint-every", unsaved, !o.saves()},
+             {"keep-checkpoints", "-nm keeps all of -n", o.saves() && keeps_all_major},
+             {"major-checkpoint-every", "no checkpoint of the run is at such a step",
+              o.saves() && has_no_major},
+             {"major-checkpoint-every", "-nk is 0, which keeps all", o.saves() && !o.keep_checkpoints},
+             {"master-weights", "the weights are fp32", is_fp32},
+             {"profile log-every tensorboard retry-lost-device", "it is for a training", o.plans_only()},
+             {"retry-lost-device", "the CPU is never lost", !o.plans_only() && is_on_cpu},
+             {"tensor-cores", "it is for GPUs", is_on_cpu},
+             {"final-lr-fraction", "-k is constant", is_constant}}));
     if (o.sources.of(&o.minutes) == Source::command_line && has_length && !o.is_given(o.model))
         o.notes.push_back(length + " how long the run is: --minutes chooses the rest");
     for (const Option& row : table.rows)
