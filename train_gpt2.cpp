@@ -373,7 +373,7 @@ static Options with_model(Options o, const TextRecipe& recipe) {
     if (!o.is_given(o.batch) || !o.batch) o.batch = recipe.batch;  // unlike processes may have their own
     o.sequence = recipe.shape.sequence;
     o.sources.choose(o.dropout, recipe.dropout);
-    o.sources.choose(o.optimizer, finetunes(o) ? OptimizerKind::adamw : OptimizerKind::muon);
+    take_optimizer(o);
     return o;
 }
 
@@ -471,7 +471,6 @@ static void check_hellaswag(const Options& o, int vocab_size) {
 // The options with those that are chosen for the tokens of --text.
 static Options chosen_for(const TextTokens& tokens, const TextRecipe& recipe, Options o) {
     take_recipe(o, tokens, recipe);
-    note_chosen(o, "this text");
     complete_options(o);
     return o;
 }

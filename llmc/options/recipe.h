@@ -1,4 +1,5 @@
-// The options that train_gpt2 --text chooses for a text. For a new model they come from time_rule.h.
+// The options that train_gpt2 chooses: for a text, whose new model comes from time_rule.h, and for an
+// optimizer without a text.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -41,7 +42,13 @@ TextRecipe recount(const Options& o, const TextTokens& tokens, const LaunchPad* 
 // Sets the tokenizer, which prepares the tokens, unless it is given or that of a model to finetune.
 void take_tokenizer(Options& o, const TextRecipe& recipe);
 
-// Sets everything else that a run needs and that is not given.
+// Muon, or AdamW for a model to finetune, unless another is given.
+void take_optimizer(Options& o);
+
+// What `--optimizer` alone trains a new model with.
+void take_optimizer_defaults(Options& o);
+
+// Sets everything else that a run on a text needs and that is not given, and notes what was chosen.
 void take_recipe(Options& o, const TextTokens& tokens, const TextRecipe& recipe);
 
 // The new model that a recipe describes.

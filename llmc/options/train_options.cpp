@@ -1,7 +1,6 @@
 #include "llmc/options/train_options.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
@@ -15,6 +14,7 @@
 #include "llmc/files/model_source.h"
 #include "llmc/options/arguments.h"
 #include "llmc/options/option_files.h"
+#include "llmc/options/recipe.h"
 #include "llmc/options/shared_options.h"
 #include "llmc/text/text_file.h"
 
@@ -286,33 +286,6 @@ static void choose_length(Options& o) {
 }
 
 bool finetunes(const Options& o) { return o.is_given(o.model) && names_model_file(o.model); }
-
-float default_muon_learning_rate(int channels) {
-    const double rate = 3.6e-3 * std::pow(768.0 / channels, 0.16);
-    return strtof(format_string("%.3g", rate).c_str(), nullptr);
-}
-
-// What `--optimizer muon` alone trains a new model with. Eight sequences per step reach a lower loss than 32
-// by 0.17 after the same tokens (docs/experiments.md).
-static void take_muon_defaults(Options& o) {
-    if (o.optimizer != OptimizerKind::muon || names_model_file(o.model)) return;
-    o.sources.choose(o.learning_rate, default_muon_learning_rate(read_shape(find_model(o.model)).channels));
-    const int sequences = 8;
-    if (!o.is_given(o.batch) && sequences % (o.batch * o.num_processes) == 0)
-        o.sources.choose(o.total_batch, sequences * o.sequence);
-    o.sources.choose(o.scheduler, Schedule::linear);
-    o.sources.choose(o.final_fraction, 0.0f);
-    o.sources.choose(o.weight_decay, 0.1f);
-    note_chosen(o, "--optimizer muon");
-}
-
-void note_chosen(Options& o, const std::string& what) {
-    std::string list;
-    for (const Option& row : option_table(o).rows)
-        if (row.source == Source::chosen && row.path != PathKind::pattern)
-            list += " --" + row.name + " " + row.texts()[0];
-    if (!list.empty()) o.notes.push_back("chosen for " + what + ", unless another is given:" + list);
-}
 
 // --- checks ---
 
@@ -598,7 +571,7 @@ bool parse_options(int argc, char** argv, Options& o) {
     if (!o.exports()) note_without_effect(table, o);
     if (o.start_over) o.resume = false;
     if (o.needs_tokens()) return true;
-    if (!o.exports()) take_muon_defaults(o);
+    if (!o.exports()) take_optimizer_defaults(o);
     complete_options(o);
     return true;
 }

@@ -126,15 +126,8 @@ void complete_options(Options& o);
 // Error if -d does not fit -b, -t and the processes, whose devices are known.
 void check_batch(const Options& o);
 
-// Adds a note that lists the values that were chosen for something.
-void note_chosen(Options& o, const std::string& what);
-
 // Whether -e names a model that is trained already.
 bool finetunes(const Options& o);
-
-// The peak learning rate that `--optimizer muon` takes for a new model of so many channels, through the tuned
-// ones for 96 (0.005) and 768 channels (0.0036), to three digits: docs/experiments.md.
-float default_muon_learning_rate(int channels);
 
 // Why a run saves nothing, as the end of a sentence. Only where saves() is false.
 const char* why_nothing_is_saved(const Options& o);
