@@ -45,9 +45,7 @@ void check_model_of_text(const Options& o) {
     if (!o.is_given(o.model)) return;
     const ModelSource model = find_model(o.model);
     const ModelConfig config = read_shape(model);
-    if (model.names_positions() && o.is_given(o.sequence) && o.sequence > config.max_seq_len)
-        fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,
-             config.max_seq_len, config.max_seq_len);
+    if (model.names_positions() && o.is_given(o.sequence)) check_sequence(o, config);
     if (finetunes(o) && parse_bpe(o.tokenizer))
         fail("--tokenizer %s makes a new tokenizer, and the model of -e has its own: leave it out",
              o.tokenizer.c_str());
@@ -140,6 +138,8 @@ ModelConfig config_of(const TextRecipe& r) {
                           .channels = r.shape.channels};
     set_vocab_size(config, r.vocab_size);
     return config;
+}
+
 // The peak rate of Muon for a new model, through the tuned ones for 96 (0.005) and 768 channels (0.0036), to
 // three digits.
 static float muon_rate(int channels) {
@@ -171,8 +171,6 @@ void take_optimizer_defaults(Options& o) {
     o.sources.choose(o.final_fraction, 0.0f);
     o.sources.choose(o.weight_decay, 0.1f);
     note_chosen(o, "--optimizer muon");
-}
-
 }
 
 // AdamW's rate for 192 channels, 1.5e-3, falls with the root of the width.
@@ -207,9 +205,9 @@ void take_recipe(Options& o, const TextTokens& tokens, const TextRecipe& r) {
     s.choose(o.val_every, std::max(1, (r.steps + r.validations - 1) / r.validations));
     s.choose(o.val_batches, r.val_batches);
     s.choose(o.patience, validates ? 5 : 0);
-    note_chosen(o, "this text");
     s.choose(o.sample_every, std::max(1, r.steps));
     s.choose(o.sample_tokens, 600);
+    note_chosen(o, "this text");
 }
 
 std::string describe_shape(const TextRecipe& r) {

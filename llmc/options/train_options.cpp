@@ -442,6 +442,12 @@ void check_batch(const Options& o) {
              counted(uint64_t(o.global_batch()), "sequence").c_str(), o.sequence, o.num_processes);
 }
 
+void check_sequence(const Options& o, const ModelConfig& config) {
+    if (o.sequence > config.max_seq_len)
+        fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,
+             config.max_seq_len, config.max_seq_len);
+}
+
 static void check_options(const Options& o) {
     if (o.ranks_per_node && o.num_processes % o.ranks_per_node)
         fail("--ranks-per-node %d does not divide the %d process%s of this job", o.ranks_per_node,

@@ -126,6 +126,9 @@ void complete_options(Options& o);
 // Error if -d does not fit -b, -t and the processes, whose devices are known.
 void check_batch(const Options& o);
 
+// Error if -t is more than the model has positions.
+void check_sequence(const Options& o, const ModelConfig& config);
+
 // Whether -e names a model that is trained already.
 bool finetunes(const Options& o);
 

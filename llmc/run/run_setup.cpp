@@ -354,9 +354,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
     if (tokenizer && model.tokenizer && chat_template_of(tokenizer->roles).empty())
         take_chat_template(*tokenizer, *model.tokenizer);
     start.state.positions = positions_after(start, model, config, o.sequence);
-    if (o.sequence > config.max_seq_len)
-        fail("-t %d is more than the model's max_seq_len %d: use -t %d or less", o.sequence,
-             config.max_seq_len, config.max_seq_len);
+    check_sequence(o, config);
     if (start.resumed) {
         start.optimizer = read_optimizer_state(optimizer_path(start.folder, start.step), config);
         if (const OptimizerKind kind = start.optimizer.share.kind; kind != o.optimizer)
@@ -384,33 +382,33 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
     return inputs;
 }
 
-// Error if sequences of -t tokens cut questions and answers. Masks of earlier versions do not say it.
-static void check_packing(int T, const std::vector<DataLoader>& loaders, int positions,
-                          bool is_first_process) {
-    const TokenShard* unknown = nullptr;
+static std::vector<TokenShard> files_of(const std::vector<DataLoader>& loaders) {
+    std::vector<TokenShard> files;
     for (const DataLoader& loader : loaders)
         for (const DataLoader::Shard& shard : loader.all_shards())
-            for (const TokenShard& file : shard.files) {
-                if (file.cuts_examples(T))
-                    fail(
-                        "-t %d cuts the examples of %s, which are packed into sequences of %d tokens: "
-                        "%sprepare them again with -t %d",
-                        T, file.path.c_str(), file.packed,
-                        file.packed > positions ? "" : format_string("use -t %d, or ", file.packed).c_str(),
-                        T);
-                if (file.mask && !file.packed) unknown = &file;
-            }
-    if (unknown && is_first_process)
-        warn("%s does not say into which sequences its examples are packed: -t %d cuts others",
-             mask_of(unknown->path).c_str(), T);
+            files.insert(files.end(), shard.files.begin(), shard.files.end());
+    return files;
 }
 
-static bool has_mask(const std::vector<DataLoader>& loaders) {
-    for (const DataLoader& loader : loaders)
-        for (const DataLoader::Shard& shard : loader.all_shards())
-            for (const TokenShard& file : shard.files)
-                if (file.mask) return true;
-    return false;
+// Error if sequences of -t tokens cut questions and answers. Masks of earlier versions do not say it.
+static void check_packing(int T, const std::vector<TokenShard>& files, int positions, bool is_first_process) {
+    std::string unknown;
+    for (const TokenShard& file : files) {
+        if (file.cuts_examples(T))
+            fail(
+                "-t %d cuts the examples of %s, which are packed into sequences of %d tokens: %sprepare them "
+                "again with -t %d",
+                T, file.path.c_str(), file.packed,
+                file.packed > positions ? "" : format_string("use -t %d, or ", file.packed).c_str(), T);
+        if (file.mask && !file.packed) unknown = mask_of(file.path);
+    }
+    if (!unknown.empty() && is_first_process)
+        warn("%s does not say into which sequences its examples are packed: -t %d cuts others",
+             unknown.c_str(), T);
+}
+
+static bool has_mask(const std::vector<TokenShard>& files) {
+    return std::ranges::any_of(files, [](const TokenShard& file) { return file.mask != nullptr; });
 }
 
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
@@ -420,14 +418,16 @@ void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     inputs.val = open_validation_data(o, inputs);
     if (!inputs.val.empty()) check_validations(o, inputs.val, inputs.start);
     inputs.loader = open_training_data(o, inputs);
-    check_packing(o.sequence, inputs.val, positions, false);
-    if (inputs.loader) check_packing(o.sequence, inputs.loader->loaders, positions, is_first_process);
-    if (!inputs.val.empty() && inputs.loader && is_first_process)
-        if (const bool counts_answers = has_mask(inputs.val);
-            counts_answers != has_mask(inputs.loader->loaders))
-            warn("the validation loss counts %s, and the training loss %s: they do not compare",
-                 counts_answers ? "answers alone" : "all tokens",
-                 counts_answers ? "all tokens" : "answers alone");
+    const std::vector<TokenShard> val = files_of(inputs.val);
+    const std::vector<TokenShard> train =
+        inputs.loader ? files_of(inputs.loader->loaders) : std::vector<TokenShard>();
+    check_packing(o.sequence, val, positions, false);
+    check_packing(o.sequence, train, positions, is_first_process);
+    if (const bool counts_answers = has_mask(val);
+        !val.empty() && !train.empty() && counts_answers != has_mask(train) && is_first_process)
+        warn("the validation loss counts %s, and the training loss %s: they do not compare",
+             counts_answers ? "answers alone" : "all tokens",
+             counts_answers ? "all tokens" : "answers alone");
     if (!inputs.data_names_tokenizer && inputs.loader && is_first_process)
         warn_of_bytes(inputs.loader->loaders[0].all_shards().front().files, vocab_size);
     inputs.length = length_of(o, inputs.loader, inputs.start);
