@@ -12,6 +12,7 @@
 #include "llmc/data/saved_shards.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/data/weighted_path.h"
+#include "llmc/model/optimizer.h"
 #include "llmc/model/schedulers.h"
 #include "llmc/options/option_files.h"
 #include "llmc/run/progress.h"
@@ -495,6 +496,17 @@ static void note_changed_step(const RunInputs& inputs) {
         return;
     printf("note: a step has %d tokens, and had %llu; -d keeps them the same for any number of processes\n",
            now, (unsigned long long)(before / uint64_t(step)));
+}
+
+OptimizerOptions optimizer_options(const Options& o) {
+    return {.master_weights = o.master_weights,
+            .beta1 = o.beta1,
+            .beta2 = o.beta2,
+            .epsilon = o.epsilon,
+            .weight_decay = o.weight_decay,
+            .momentum = o.momentum,
+            .muon_rate_over_adamw_rate = o.muon_rate_over_adamw_rate(),
+            .offload = o.offloads_optimizer()};
 }
 
 void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShare& share, MainLog& log) {

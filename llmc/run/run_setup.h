@@ -17,6 +17,8 @@
 #include "llmc/run/run_state.h"
 #include "llmc/text/tokenizer.h"
 
+struct OptimizerOptions;
+
 // Where a run starts: at a checkpoint, or at step 0.
 struct Start {
     std::string folder = {};  // of the run; empty: nothing is written
@@ -86,6 +88,9 @@ std::vector<double> bits_per_nat(const Options& o, RunInputs& inputs);
 
 // The mean of a value of each source of validation data, by their shares of the mixture.
 double mean_over_sources(const RunInputs& inputs, const std::function<double(size_t)>& value);
+
+// The hyperparameters of the optimizer.
+OptimizerOptions optimizer_options(const Options& o);
 
 // Prepares the folder -o, if there is one: moves an earlier run aside, checks that there is room, opens the
 // logs, which a resumed run continues at its first step, and writes the options.

@@ -16,17 +16,6 @@
 #include "llmc/run/run_plan.h"
 #include "llmc/run/run_setup.h"
 
-inline OptimizerOptions optimizer_options(const Options& o) {
-    return {.master_weights = o.master_weights,
-            .beta1 = o.beta1,
-            .beta2 = o.beta2,
-            .epsilon = o.epsilon,
-            .weight_decay = o.weight_decay,
-            .momentum = o.momentum,
-            .muon_rate_over_adamw_rate = o.muon_rate_over_adamw_rate(),
-            .offload = o.offloads_optimizer()};
-}
-
 // How steps are timed. With an exchange, all processes of the job run the same steps.
 template <class Real>
 struct TimedSteps {
