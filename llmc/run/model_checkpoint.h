@@ -13,21 +13,27 @@
 #include "llmc/run/progress.h"
 #include "llmc/run/run_state.h"
 
+// Writes the parameters, and tells `show` how many bytes these are.
+template <class Real>
+WriteTensor shown_writer(GPT2<Real>& g, const Optimizer<Real>* optimizer, const BytesRead& show) {
+    return [write = parameter_writer(g, optimizer), show](int tensor, size_t offset, const float* values,
+                                                          size_t count) {
+        write(tensor, offset, values, count);
+        if (show) show(count * sizeof(float));
+    };
+}
+
 // The parameters of `model`, as -e gives it: from its file, or random ones if it is a descriptor.
 template <class Real>
 void load_parameters(GPT2<Real>& g, const std::string& model, uint64_t seed,
                      const Optimizer<Real>* optimizer = nullptr, const BytesRead& show = nullptr,
                      Communicator* job = nullptr) {
-    const WriteTensor write = parameter_writer(g, optimizer),
-                      write_and_show = [&](int tensor, size_t offset, const float*values, size_t count) {
-                          write(tensor, offset, values, count);
-                          if (show) show(count * sizeof(float));
-                      };
+    const WriteTensor write = shown_writer(g, optimizer, show);
     const auto read = [&](const WriteTensor& to) { read_model_file(model, to); };
     if (is_model_file(model))
-        job ? read_once_per_node(*job, read, write_and_show) : read(write_and_show);
+        job ? read_once_per_node(*job, read, write) : read(write);
     else
-        initialize_parameters(g.config, seed, write_and_show);
+        initialize_parameters(g.config, seed, write);
 }
 
 // Error if the parameters, and what `use` counts besides, do not fit in the memory that is free: a system
@@ -52,11 +58,7 @@ template <class Real>
 void load_checkpoint(GPT2<Real>& g, const Optimizer<Real>& optimizer, const std::string& folder, int step,
                      const std::string& precision, const BytesRead& show, Communicator& job) {
     const bool same_precision = precision == real_name<Real>();
-    const WriteTensor write_parameter = parameter_writer(g, &optimizer),
-                      write_tensor = [&](int tensor, size_t offset, const float*values, size_t count) {
-                          write_parameter(tensor, offset, values, count);
-                          if (show) show(count * sizeof(float));
-                      };
+    const WriteTensor write_tensor = shown_writer(g, &optimizer, show);
     const WriteMoment write_moment = [&](Moment moment, int tensor, size_t offset, const float* values,
                                          size_t count) {
         optimizer.store(moment, {tensor, offset, count}, values);
