@@ -54,8 +54,7 @@ static void print_devices() {
                    d.driver.c_str(), d.missing.empty() ? "" : ", unusable: lacks ", d.missing.c_str());
         for (const std::string& line : d.features) printf("   %s\n", line.c_str());
     }
-    const int threads = omp_get_max_threads();
-    printf("cpu: %d thread%s\n", threads, threads == 1 ? "" : "s");
+    printf("cpu: %s\n", counted(uint64_t(omp_get_max_threads()), "thread").c_str());
 }
 
 // Opens the device of --device; null is the CPU.
@@ -566,9 +565,8 @@ static bool stays_in_job(Options& o, const Division& division, Communicator& job
     share_cores(o, members_of(division), job);
     if (!job.keep(members_of(division))) return false;
     if (o.process_rank > 0 && job.rank == 0) redirect(stdout, own_stdout);
-    print_line(stdout, "note: %d of %d processes train%s, and this one has %d CPU thread%s", job.size,
-               o.num_processes, job.size == 1 ? "s" : "", omp_get_max_threads(),
-               omp_get_max_threads() == 1 ? "" : "s");
+    print_line(stdout, "note: %d of %d processes train%s, and this one has %s", job.size, o.num_processes,
+               job.size == 1 ? "s" : "", counted(uint64_t(omp_get_max_threads()), "CPU thread").c_str());
     o.num_processes = job.size;
     o.process_rank = job.rank;
     return true;

@@ -590,9 +590,8 @@ void prepare_tokens(PreparationOptions options) {
     if (work.draw) work.draw->finish();
     if (options.is_chat) finish_examples(work, options);
     if (reader.left_out)
-        print_line(stderr, "note: the rest of %llu file%s of folders was left out; the first: %s",
-                   (unsigned long long)reader.left_out, reader.left_out == 1 ? "" : "s",
-                   reader.first_left_out.c_str());
+        print_line(stderr, "note: the rest of %s of folders was left out; the first: %s",
+                   counted(reader.left_out, "file").c_str(), reader.first_left_out.c_str());
     check_split(work, options, files[0]);
     work.val.finish();
     work.train.finish();

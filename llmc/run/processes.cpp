@@ -151,8 +151,8 @@ static std::vector<std::string> command_for(const std::vector<std::string>& devi
 static void check_shares(const Options& o, size_t devices) {
     if (o.share.empty()) return;
     if (o.share.size() != devices)
-        fail("--share: %zu number%s for %zu device%s: give one for each", o.share.size(),
-             o.share.size() == 1 ? "" : "s", devices, devices == 1 ? "" : "s");
+        fail("--share: %s for %s: give one for each", counted(o.share.size(), "number").c_str(),
+             counted(devices, "device").c_str());
     const auto zeros = size_t(std::ranges::count(o.share, 0.0));
     if (zeros && zeros < devices)
         fail(
@@ -223,9 +223,9 @@ std::string device_of_process(Options& o, Communicator& job) {
     if (each_sees_its_own(of_machine(seen, job))) return std::to_string(gpus[0].index);
     if (gpus.size() < same)
         fail(
-            "--device auto: %zu processes on a machine with %zu GPU%s: start one process per GPU, or name "
-            "the device that all of them use with --device, such as --device 0",
-            same, gpus.size(), gpus.size() == 1 ? "" : "s");
+            "--device auto: %zu processes on a machine with %s: start one process per GPU, or name the "
+            "device that all of them use with --device, such as --device 0",
+            same, counted(gpus.size(), "GPU").c_str());
     if (job.rank == 0) note_hidden_devices(stdout);
     return std::to_string(
         gpus[size_t(std::count(devices.begin(), devices.begin() + job.machine_rank, "auto"))].index);
@@ -262,8 +262,7 @@ void share_cores(const Options& o, const std::vector<bool>& members, Communicato
 static std::string speed_of_device(const Options& o, const LaunchPad* pad) {
     std::string text = pad ? pad->device().name : "cpu";
     const int threads = pad ? omp_get_num_procs() : omp_get_max_threads();
-    if (!pad || !pad->device().is_gpu())
-        text += format_string(", %d thread%s", threads, threads == 1 ? "" : "s");
+    if (!pad || !pad->device().is_gpu()) text += ", " + counted(uint64_t(threads), "thread");
     if (own_share(o) > 0) text += format_string(", --share %g", own_share(o));
     return text;
 }

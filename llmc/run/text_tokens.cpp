@@ -140,9 +140,7 @@ static std::string stamp_of(const Options& o) { return folder_of(o) + "/" + name
 // What a source looks like: its size, for people, and a checksum of the names, sizes and times of its files.
 static nlohmann::json look_of(const PreparationOptions& p) {
     const auto [list, bytes] = listing_of(p.found.files);
-    const size_t files = p.found.files.size();
-    return {{"size", format_string("%llu bytes in %zu file%s", (unsigned long long)bytes, files,
-                                   files == 1 ? "" : "s")},
+    return {{"size", std::to_string(bytes) + " bytes in " + counted(p.found.files.size(), "file")},
             {"files", checksum_of(list)}};
 }
 
