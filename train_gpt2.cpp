@@ -37,7 +37,6 @@
 #include "llmc/run/step_time.h"
 #include "llmc/run/text_tokens.h"
 #include "llmc/run/train_loop.h"
-#include "llmc/text/bpe_trainer.h"
 #include "llmc/text/text_stream.h"
 #include "llmc/text/tokenizer_roles.h"
 

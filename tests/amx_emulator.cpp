@@ -7,7 +7,6 @@
 #include <ucontext.h>
 
 #include <atomic>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 

@@ -5,7 +5,6 @@
 
 #include <random>
 
-#include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/utf8.h"

@@ -7,7 +7,6 @@
 #include <map>
 #include <regex>
 
-#include "llmc/base/ignored_target.h"
 #include "llmc/base/json.h"
 #include "llmc/data/dataloader.h"
 #include "llmc/text/chat_template.h"

@@ -2,7 +2,6 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <map>
 #include <tuple>
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <numeric>
 
@@ -12,7 +11,6 @@
 #include "llmc/data/hellaswag.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/hugging_face.h"
-#include "llmc/model/initialize.h"
 #include "llmc/run/run_state.h"
 #include "tests/tiny_run.h"
 #include "tests/token_shard.h"

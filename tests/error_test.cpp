@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <new>
 #include <system_error>
-#include <vector>
 
 #include "tests/message_of.h"
 #include "tests/run_program.h"

@@ -1,7 +1,6 @@
 // A fake of NVIDIA's management library for tests/power_test.cpp: three GPUs, two of the same name. The GPU
 // at index i draws 100 (i + 1) W, and its energy counter advances by 1 kJ at each reading.
 #include <cstdio>
-#include <cstring>
 
 extern "C" {
 

@@ -10,10 +10,8 @@
 
 #include <csignal>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <random>
-#include <set>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"

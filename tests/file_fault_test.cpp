@@ -8,7 +8,6 @@
 #include <sys/user.h>
 
 #include <algorithm>
-#include <map>
 #include <random>
 #include <set>
 #include <sstream>

@@ -2,7 +2,6 @@
 // implemented is refused by name.
 #include <gtest/gtest.h>
 
-#include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/text/tokenizer.h"

@@ -1,7 +1,6 @@
 // Tests of device selection, of the errors when memory, a driver or the Vulkan loader is missing, and of the
 // validation layer, on which all GPU tests rely.
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 
 #include "llmc/launchpad/internal.h"

@@ -3,7 +3,6 @@
 #include "tests/launchpad_test.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 

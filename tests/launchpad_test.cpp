@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
-#include <fstream>
 
 static std::vector<char> some_bytes(size_t n, uint32_t seed) {
     std::vector<char> bytes(n);

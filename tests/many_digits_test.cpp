@@ -2,7 +2,6 @@
 // other centuries (tensorboard_test); huge and infinite values of every option.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <climits>
 #include <regex>
 

@@ -9,11 +9,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 
-#include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/data/sidecar.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 

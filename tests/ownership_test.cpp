@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "llmc/model/gpt2.h"
-#include "tests/message_of.h"
 
 static const ModelConfig odd = {19, 53, 128, 2, 3, 24};
 

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <random>
-#include <set>
-#include <sstream>
 
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"

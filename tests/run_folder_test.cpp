@@ -5,11 +5,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <thread>
 
-#include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/options/option_files.h"

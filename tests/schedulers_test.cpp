@@ -5,8 +5,6 @@
 
 #include <cmath>
 
-#include "llmc/base/error.h"
-
 static Scheduler make(Schedule schedule, float final_fraction) {
     return {schedule, 1e-3f, 10, 110, final_fraction};
 }

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <fstream>
 
-#include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
 #include "llmc/files/checkpoint.h"

@@ -1,7 +1,6 @@
 // The program test_gpt2: passes on PyTorch's references on every device, and fails if a value is wrong.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 #include <limits>
 

@@ -2,14 +2,10 @@
 // trained model, and every kind of bad input gives one line and status 1.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <numeric>
 #include <regex>
-#include <sstream>
 
 #include "llmc/base/file.h"
 #include "llmc/base/real.h"

@@ -2,13 +2,11 @@
 // an uninterrupted run, or refused.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
 
-#include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/options/option_files.h"

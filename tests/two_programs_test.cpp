@@ -8,7 +8,6 @@
 #include <thread>
 #include <tuple>
 
-#include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"
 #include "llmc/data/token_file.h"

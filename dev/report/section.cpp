@@ -2,7 +2,6 @@
 #include "dev/report/section.h"
 
 #include <algorithm>
-#include <cmath>
 #include <ctime>
 #include <optional>
 

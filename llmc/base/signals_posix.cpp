@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <initializer_list>
 #include <thread>
 #include <utility>
 

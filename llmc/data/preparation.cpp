@@ -26,7 +26,6 @@
 #include "llmc/data/token_file.h"
 #include "llmc/data/validation_draw.h"
 #include "llmc/text/tokenizer.h"
-#include "llmc/text/tokenizer_info.h"
 
 namespace fs = std::filesystem;
 

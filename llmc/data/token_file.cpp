@@ -6,7 +6,6 @@
 #include "llmc/base/ignored_target.h"
 #include "llmc/base/output.h"
 #include "llmc/data/sidecar.h"
-#include "llmc/text/tokenizer_info.h"
 
 static const int32_t shard_magic = 20240520, shard_version = 1, mask_magic = 20260520;
 

@@ -6,7 +6,6 @@
 //     the timeout, the first rank of each waiting machine says so in a line.
 // A rank makes progress if it enters a collective function, or reads or writes a file (base/heartbeat.h).
 #pragma once
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>

@@ -6,7 +6,6 @@
 #include "llmc/base/html.h"
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
-#include "llmc/base/toml.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/export.h"
 

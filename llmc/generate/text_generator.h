@@ -6,7 +6,6 @@
 // and draw the next token there, so several steps are under way while the host reads the earlier ones'
 // tokens. If the texts outgrow the cache, their last halves are processed anew, at new positions.
 #pragma once
-#include <utility>
 
 #include "llmc/generate/prompt_reader.h"
 #include "llmc/layers/decode_attention.h"

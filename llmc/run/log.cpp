@@ -1,6 +1,5 @@
 #include "llmc/run/log.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>

@@ -11,7 +11,6 @@
 #include "llmc/base/output.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/options/option_files.h"
-#include "llmc/text/tokenizer_info.h"
 
 using nlohmann::json;
 

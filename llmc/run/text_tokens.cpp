@@ -25,7 +25,6 @@
 #include "llmc/options/version.h"
 #include "llmc/run/run_folder.h"
 #include "llmc/text/bpe_trainer.h"
-#include "llmc/text/corpus.h"
 #include "llmc/text/text_reader.h"
 #include "llmc/text/tokenizer_roles.h"
 

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <windows.h>
 
-#include <fstream>
-
 #include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
