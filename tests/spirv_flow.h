@@ -95,38 +95,12 @@ inline std::vector<uint32_t> operands_of(const Instruction& i) {
 
 // What an OpSpecConstantOp computes.
 inline uint32_t result_of(uint32_t op, uint32_t a, uint32_t b, uint32_t c) {
-    switch (op) {
-        case 113:
-            return a;  // OpUConvert
-        case 128:
-            return a + b;
-        case 130:
-            return a - b;
-        case 132:
-            return a * b;
-        case 134:
-            return b ? a / b : 0;
-        case 137:
-            return b ? a % b : 0;
-        case 166:
-            return a || b;
-        case OpLogicalAnd:
-            return a && b;
-        case 168:
-            return !a;
-        case OpSelect:
-            return a ? b : c;
-        case 170:
-            return a == b;
-        case 171:
-            return a != b;
-        case 172:
-            return a > b;
-        case 174:
-            return a >= b;
-        case OpULessThan:
-            return a < b;
-    }
+    const uint32_t OpUConvert = 113;
+    const std::map<uint32_t, uint32_t> results = {
+        {OpUConvert, a},      {128, a + b},  {130, a - b},           {132, a * b},  {134, b ? a / b : 0},
+        {137, b ? a % b : 0}, {166, a || b}, {OpLogicalAnd, a && b}, {168, !a},     {OpSelect, a ? b : c},
+        {170, a == b},        {171, a != b}, {172, a > b},           {174, a >= b}, {OpULessThan, a < b}};
+    if (const auto found = results.find(op); found != results.end()) return found->second;
     throw std::runtime_error("OpSpecConstantOp " + std::to_string(op));
 }
 
@@ -141,48 +115,20 @@ inline uint64_t shared_bytes(const Module& m, const std::vector<uint32_t>& const
                                                                             : otherwise;
         };
         const auto operand = [&](size_t word) { return word < i.size() ? value[i[word]] : 0; };
-        switch (Spirv::opcode(i)) {
-            case OpDecorate:
-                if (i[2] == SPEC_ID) number[i[1]] = i[3];
-                break;
-            case OpTypeBool:
-                size[i[1]] = 4;
-                break;
-            case OpTypeInt:
-            case OpTypeFloat:
-                size[i[1]] = i[2] / 8;
-                break;
-            case OpTypeVector:
-                size[i[1]] = i[3] * size[i[2]];
-                break;
-            case OpTypeArray:
-                size[i[1]] = value[i[3]] * size[i[2]];
-                break;
-            case OpTypePointer:
-                size[i[1]] = size[i[3]];
-                break;
-            case OpConstant:
-                value[i[2]] = i[3];
-                break;
-            case OpConstantTrue:
-                value[i[2]] = 1;
-                break;
-            case OpSpecConstant:
-                value[i[2]] = specialized(i[3]);
-                break;
-            case OpSpecConstantTrue:
-                value[i[2]] = specialized(1);
-                break;
-            case OpSpecConstantFalse:
-                value[i[2]] = specialized(0);
-                break;
-            case OpSpecConstantOp:
-                value[i[2]] = result_of(i[3], operand(4), operand(5), operand(6));
-                break;
-            case OpVariable:
-                all += i[3] == WORKGROUP ? size[i[1]] : 0;
-                break;
-        }
+        const uint32_t op = Spirv::opcode(i);
+        if (op == OpDecorate && i[2] == SPEC_ID) number[i[1]] = i[3];
+        if (op == OpTypeBool) size[i[1]] = 4;
+        if (op == OpTypeInt || op == OpTypeFloat) size[i[1]] = i[2] / 8;
+        if (op == OpTypeVector) size[i[1]] = i[3] * size[i[2]];
+        if (op == OpTypeArray) size[i[1]] = value[i[3]] * size[i[2]];
+        if (op == OpTypePointer) size[i[1]] = size[i[3]];
+        if (op == OpConstant) value[i[2]] = i[3];
+        if (op == OpConstantTrue) value[i[2]] = 1;
+        if (op == OpSpecConstant) value[i[2]] = specialized(i[3]);
+        if (op == OpSpecConstantTrue) value[i[2]] = specialized(1);
+        if (op == OpSpecConstantFalse) value[i[2]] = specialized(0);
+        if (op == OpSpecConstantOp) value[i[2]] = result_of(i[3], operand(4), operand(5), operand(6));
+        if (op == OpVariable && i[3] == WORKGROUP) all += size[i[1]];
     }
     return all;
 }
