@@ -44,8 +44,7 @@ struct ChatRun : testing::Test {
         return run_program(words);
     }
     ProgramResult answer(const Words& options) const {
-        return run_program(
-            with({bin("generate"), "-e", run, "--device", "cpu", "--temperature", "0"}, options));
+        return run_program(with(args(bin("generate"), "-e", run, "--device cpu --temperature 0"), options));
     }
     static double loss_of(const std::string& text) {
         double loss = NAN;
@@ -63,20 +62,18 @@ TEST_F(ChatRun, FromJsonlToAnAnswer) {
         right += answer({"--question", "Say " + word + " " + std::to_string(i) + "."}).out == word + "\n";
     }
     EXPECT_GE(right, 9);
-    const std::string talk = output_of(
-        run_with_input({bin("generate"), "-e", run, "--device", "cpu", "--temperature", "0", "--chat"},
-                       "Say odd 3.\n\nSay even 8.\n"));
+    const std::string talk =
+        output_of(run_with_input(args(bin("generate"), "-e", run, "--device cpu --temperature 0 --chat"),
+                                 "Say odd 3.\n\nSay even 8.\n"));
     EXPECT_EQ(count_lines(talk), 2);
     // the loss of answers, of the file and of the shards
-    const std::string score =
-        output_of(run_program({bin("eval"), "-e", run, "--device", "cpu", "--text", chat}));
+    const std::string score = output_of(run_program("eval -e", run, "--device cpu --text", chat));
     EXPECT_TRUE(score.starts_with("tokens 1350 |")) << score;  // 150 times odd, even, end-of-text
     EXPECT_LT(loss_of(score), 0.5);
     int exact = 0;
     sscanf(score.c_str() + std::min(score.size(), score.find("exact")), "exact answers: %d/300", &exact);
     EXPECT_GE(exact, 270) << score;
-    const ProgramResult shards =
-        run_program({bin("eval"), "-e", run, "--device", "cpu", "-i", run + "/tokens/text_val.bin"});
+    const ProgramResult shards = run_program("eval -e", run, "--device cpu -i", run + "/tokens/text_val.bin");
     EXPECT_TRUE(contains(shards.out, "exact answers: ") && contains(shards.out, "/20 = ")) << shards.out;
 }
 
@@ -84,8 +81,8 @@ TEST_F(ChatRun, FromJsonlToAnAnswer) {
 TEST_F(ChatRun, TemplateAndAllTokens) {
     write_whole_file(folder / "template", {"\xef\xbb\xbf{system}\r\nQ: {user}\r\nA: {assistant}\r\n"});
     expect_ok(train("20", {"--template", folder / "template", "--loss-on-questions"}));
-    const ProgramResult all = run_program(args(bin("eval"), "-e", run, "--device cpu --text", chat,
-                                               "--loss-on-questions --template", folder / "template"));
+    const ProgramResult all = run_program("eval -e", run, "--device cpu --text", chat,
+                                          "--loss-on-questions --template", folder / "template");
     EXPECT_FALSE(all.out.starts_with("tokens 1350 |")) << all.out;
     Tokenizer tokenizer = open_tokenizer("bytes");
     DataLoader loader(run + "/tokens/text_train.bin", 1, 64, 257, false);
@@ -102,8 +99,8 @@ TEST_F(ChatRun, TemplateAndAllTokens) {
 TEST_F(ChatRun, ExportsHaveTheTemplate) {
     expect_ok(train("2", {}));
     const std::string hf = folder / "hf", gguf = folder / "my.gguf";
-    expect_ok(run_program({bin("train_gpt2"), "-e", run, "--export", "hf", hf}));
-    expect_ok(run_program({bin("train_gpt2"), "-e", run, "--export", "gguf", gguf}));
+    expect_ok(run_program("train_gpt2 -e", run, "--export hf", hf));
+    expect_ok(run_program("train_gpt2 -e", run, "--export gguf", gguf));
     EXPECT_EQ(read_json_object(hf + "/tokenizer_config.json")["chat_template"], builtin_chat_template());
     const std::string bytes = read_whole_file(gguf);
     EXPECT_TRUE(contains(bytes, "tokenizer.chat_template"));
@@ -111,22 +108,21 @@ TEST_F(ChatRun, ExportsHaveTheTemplate) {
     // and the export is a model of questions and answers again
     EXPECT_EQ(chat_template_of(open_tokenizer(hf).roles), builtin_chat_template());
     expect_ok(run_program({bin("generate"), "-e", hf, "--device", "cpu", "--question", "Say 1.", "-n", "2"}));
-    expect_refusal(run_program({bin("generate"), "-e", "custom:layers=1,heads=2,channels=32,vocab=257",
-                                "--device", "cpu", "--question", "q"}),
-                   "has learnt no questions and answers");
+    expect_refusal(
+        run_program("generate -e custom:layers=1,heads=2,channels=32,vocab=257 --device cpu --question q"),
+        "has learnt no questions and answers");
 }
 
 // The folder of a model with another template, which finetuning keeps if it is understood.
 TEST_F(ChatRun, AnotherModelsTemplate) {
     expect_ok(train("2", {"-t", "128"}));
     const std::string hf = folder / "hf", config = hf + "/tokenizer_config.json", tuned = folder / "tuned";
-    expect_ok(run_program({bin("train_gpt2"), "-e", run, "--export", "hf", hf}));
+    expect_ok(run_program("train_gpt2 -e", run, "--export hf", hf));
     const auto finetune = [&](const std::string& chat_template) {
         nlohmann::json members = read_json_object(config);
         members["chat_template"] = chat_template;
         write_whole_file(config, {json_text(members)});
-        return run_program(
-            {bin("train_gpt2"), "-e", hf, "--text", chat, "-o", tuned, "--device", "cpu", "-x", "1"});
+        return run_program("train_gpt2 -e", hf, "--text", chat, "-o", tuned, "--device cpu -x 1");
     };
     expect_refusal(finetune("{% for m in messages %}{{ strftime_now('%d') }}{% endfor %}"),
                    "'strftime_now(' is not understood; name a simple one with --template");
@@ -137,7 +133,7 @@ TEST_F(ChatRun, AnotherModelsTemplate) {
     EXPECT_TRUE(
         contains(trained, "<|im_start|>user\nSay even 0.<|im_end|>\n<|im_start|>assistant\n[even<|im_end|>"));
     EXPECT_FALSE(contains(trained, "are cut"));
-    expect_ok(run_program({bin("train_gpt2"), "-e", tuned, "--export", "hf", folder / "again"}));
+    expect_ok(run_program("train_gpt2 -e", tuned, "--export hf", folder / "again"));
     EXPECT_EQ(read_json_object(folder / "again/tokenizer_config.json")["chat_template"], chatml);
 }
 
@@ -148,7 +144,7 @@ TEST_F(ChatRun, TransformersMakesTheSameTokens) {
     if (!program_succeeds({python, "-c", "import transformers"}))
         GTEST_SKIP() << python << " has no transformers library; LLMC_TEST_PYTHON names another Python";
     expect_ok(train("2", {"--tokenizer", "bpe:300"}));
-    expect_ok(run_program({bin("train_gpt2"), "-e", run, "--export", "hf", folder / "hf"}));
+    expect_ok(run_program("train_gpt2 -e", run, "--export hf", folder / "hf"));
     const std::string theirs = output_of(
         run_program({python, "-c",
                      "import sys, json, transformers\n"
@@ -204,9 +200,9 @@ TEST_F(ChatRun, InAMixtureWithPlainText) {
     for (int i = 0; i < 1500; i++) text += "Number " + std::to_string(i) + " is next.\n\n";
     write_whole_file(plain, {text});
     for (const std::string tokenizer : {"bytes", "bpe:300"}) {
-        expect_ok(run_program({bin("train_gpt2"), "--text", plain + ":0.5", "--text", chat + ":0.5", "-o",
-                               folder / tokenizer, "-x", "1", "-e", "custom:layers=1,heads=2,channels=32",
-                               "--device", "cpu", "--tokenizer", tokenizer}));
+        expect_ok(run_program(
+            "train_gpt2 --text", plain + ":0.5", "--text", chat + ":0.5", "-o", folder / tokenizer,
+            "-x 1 -e custom:layers=1,heads=2,channels=32 --device cpu --tokenizer", tokenizer));
         const auto tokens = read_shard(folder / (tokenizer + "/tokens/text1_train.bin"));
         const int end = tokenizer == "bytes" ? 256 : 0;
         EXPECT_GT(std::count(tokens.begin(), tokens.end(), end), 1000) << tokenizer;
@@ -244,7 +240,7 @@ TEST_F(ChatRun, QuestionsAreTexts) {
         return std::to_string(result.status) + result.err;
     };
     for (const std::string blank : {"", " \n"})
-        for (const std::string option : {"--question", "--system", "--template", "--file", "--prompts"})
+        for (const std::string& option : args("--question --system --template --file --prompts"))
             EXPECT_TRUE(contains(error({option, blank}), "1generate: " + option + " is empty: give it"))
                 << option;
     EXPECT_TRUE(contains(error({"--question", "q", "--no-echo"}), "1generate: --no-echo has no effect"));
@@ -271,9 +267,8 @@ TEST_F(ChatRun, QuestionsAreTexts) {
 TEST_F(ChatRun, FaultsAreNamed) {
     const std::string bad = folder / "bad";
     write_whole_file(bad, {"{{ messages[0].content | nothing }}"});
-    for (const Words& words :
-         {Words{bin("prepare_data"), "--out", folder.path, "--name", "x", chat},
-          Words{bin("train_gpt2"), "--text", chat, "-o", run, "--device", "cpu", "-x", "1"}}) {
+    for (const Words& words : {Words{bin("prepare_data"), "--out", folder.path, "--name", "x", chat},
+                               args(bin("train_gpt2"), "--text", chat, "-o", run, "--device cpu -x 1")}) {
         Words with = words;
         with.insert(with.end(), {"--template", bad});
         const ProgramResult result = run_program(with);
@@ -302,8 +297,7 @@ TEST_F(ChatRun, FaultsAreNamed) {
              {R"({"data": [{"a": 1}]})", no_name},
          }) {
         write_whole_file(bad, {text});
-        const std::string err =
-            run_program({bin("prepare_data"), "--out", folder.path, "--name", "x", bad}).err;
+        const std::string err = run_program("prepare_data --out", folder.path, "--name x", bad).err;
         EXPECT_TRUE(contains(err, says)) << err;
     }
     EXPECT_TRUE(
@@ -315,12 +309,11 @@ TEST_F(ChatRun, FaultsAreNamed) {
     for (const std::string text : {"", " \r\n\n", "\xef\xbb\xbf"}) {
         write_whole_file(folder / "empty.jsonl", {text});
         const std::string error =
-            run_program({bin("prepare_data"), "--out", folder.path, "--name", "x", folder / "empty.jsonl"})
-                .err;
+            run_program("prepare_data --out", folder.path, "--name x", folder / "empty.jsonl").err;
         EXPECT_TRUE(contains(error, "empty.jsonl is empty: JSONL has"));
     }
     write_whole_file(chat, {"\nnonsense\n" + line(1) + "\n{\"prompt\": 1}\n"});
-    EXPECT_TRUE(contains(run_program({bin("prepare_data"), "--out", folder.path, "--name", "x", chat}).err,
+    EXPECT_TRUE(contains(run_program("prepare_data --out", folder.path, "--name x", chat).err,
                          "line 2 is not a JSON object: parse error"));
     // examples that are longer than the model
     SetUp();
@@ -328,12 +321,12 @@ TEST_F(ChatRun, FaultsAreNamed) {
     for (const auto& [positions, advice] : std::map<std::string, std::string>{
              {"", "are cut: use longer sequences (-t)"},
              {",max_seq_len=32", "are cut: the model has no more positions"}}) {
-        const std::string err = run_program(args(bin("train_gpt2"), "--text", chat, "-o", run + positions,
-                                                 "--device cpu -x 1 -t 32 -e", model + positions))
+        const std::string err = run_program("train_gpt2 --text", chat, "-o", run + positions,
+                                            "--device cpu -x 1 -t 32 -e", model + positions)
                                     .err;
         EXPECT_TRUE(contains(err, advice));
     }
-    EXPECT_TRUE(contains(run_program({bin("eval"), "-e", run, "--device", "cpu", "--text", chat}).err,
+    EXPECT_TRUE(contains(run_program("eval -e", run, "--device cpu --text", chat).err,
                          "are cut: the model has no more positions"));
 }
 
@@ -348,8 +341,8 @@ TEST_F(ChatRun, AdviceIsForTheText) {
         std::string text;
         for (int i = 0; i < 1000; i++) text += std::to_string(i) + " " + line_of_text;
         write_whole_file(plain, {text});
-        const std::string out = run_program(args(bin("train_gpt2"), "--text", plain, "-o", folder / "plain",
-                                                 "--device cpu -x 1 -e custom:layers=1,heads=2,channels=32"))
+        const std::string out = run_program("train_gpt2 --text", plain, "-o", folder / "plain",
+                                            "--device cpu -x 1 -e custom:layers=1,heads=2,channels=32")
                                     .out;
         EXPECT_EQ(contains(out, said), is_english) << out;
     }
@@ -373,7 +366,7 @@ TEST_F(ChatRun, UnansweredQuestionsAreCounted) {
         for (int i = 0; i < 30; i++) all += line(i) + "\n";
         for (int i = 0; i < unanswered; i++) all += text + "\n";
         write_whole_file(chat, {all});
-        return run_program({bin("prepare_data"), "--out", folder.path, "--name", "q", chat}).err;
+        return run_program("prepare_data --out", folder.path, "--name q", chat).err;
     };
     EXPECT_FALSE(contains(prepared(0), "no answer follows"));
     EXPECT_TRUE(contains(prepared(1), "no answer follows the last question of 1 example, which"));
@@ -386,14 +379,13 @@ struct ChatShards : ChatRun {
         expect_ok(prepare({}));
     }
     ProgramResult prepare(const Words& options) const {
-        return run_program(with({bin("prepare_data"), "--out", folder.path, "--name", "q", "-t", "96",
-                                 "--val-fraction", "0.1", chat},
-                                options));
+        return run_program(
+            with(args(bin("prepare_data"), "--out", folder.path, "--name q -t 96 --val-fraction 0.1", chat),
+                 options));
     }
     ProgramResult train_on_shards(const std::string& T) const {
-        return run_program({bin("train_gpt2"), "-i", folder / "q_train.bin", "-j", folder / "q_val.bin", "-o",
-                            run, "-t", T, "-b", "2", "-x", "2", "--device", "cpu", "-e",
-                            "custom:layers=1,heads=2,channels=32"});
+        return run_program("train_gpt2 -i", folder / "q_train.bin", "-j", folder / "q_val.bin", "-o", run,
+                           "-t", T, "-b 2 -x 2 --device cpu -e custom:layers=1,heads=2,channels=32");
     }
     ProgramResult evaluate(const Words& options) const {
         return run_program(with({bin("eval"), "-e", run, "--device", "cpu"}, options));
@@ -403,11 +395,10 @@ struct ChatShards : ChatRun {
 TEST_F(ChatShards, LossesOfOtherTokensDoNotCompare) {
     write_token_shard(folder / "plain.bin", std::vector<uint16_t>(2000, 'a').data(), 2000);
     const auto warned = [&](const std::string& train, const std::string& val) {
-        return contains(
-            run_program({bin("train_gpt2"), "-i", folder / train, "-j", folder / val, "-t", "96", "-b", "1",
-                         "-x", "0", "--device", "cpu", "-e", "custom:layers=1,heads=2,channels=32"})
-                .err,
-            "the validation loss counts ");
+        return contains(run_program("train_gpt2 -i", folder / train, "-j", folder / val,
+                                    "-t 96 -b 1 -x 0 --device cpu -e custom:layers=1,heads=2,channels=32")
+                            .err,
+                        "the validation loss counts ");
     };
     EXPECT_TRUE(warned("q_train.bin", "plain.bin") && warned("plain.bin", "q_val.bin"));
     EXPECT_FALSE(warned("q_train.bin", "q_val.bin"));
@@ -470,15 +461,14 @@ TEST_F(ChatShards, OptionsOfOtherTextsAreRefused) {
     EXPECT_EQ(error({"-t", "64", chat}), "");
     for (const Words& texts : {Words{plain, chat}, Words{chat, plain}})
         expect_refusal(
-            run_program(
-                {bin("train_gpt2"), "--text", texts[0], "--text", texts[1], "-o", run, "--device", "cpu"}),
+            run_program("train_gpt2 --text", texts[0], "--text", texts[1], "-o", run, "--device cpu"),
             "mixes them by weights, as in --text " + texts[0] + ":0.5 --text " + texts[1] + ":0.5");
     // a mixture may have them
     const ProgramResult both = train("2", {"--text", plain + ":0.5", "--loss-on-questions"});
     EXPECT_TRUE(contains(both.err, "give each a weight"));
-    expect_ok(run_program({bin("train_gpt2"), "--text", plain + ":0.5", "--text", weighted, "-o", run, "-x",
-                           "1", "-e", "custom:layers=1,heads=2,channels=32", "--device", "cpu",
-                           "--loss-on-questions", "-t", "128"}));
+    expect_ok(
+        run_program("train_gpt2 --text", plain + ":0.5", "--text", weighted, "-o", run,
+                    "-x 1 -e custom:layers=1,heads=2,channels=32 --device cpu --loss-on-questions -t 128"));
     for (const Words& options : {Words{"--text", weighted}, Words{"-i", folder / "q_val.bin:0.5"}})
         EXPECT_TRUE(contains(evaluate(options).err, "weights are for the -i and --text of train_gpt2"));
 }
@@ -491,9 +481,9 @@ TEST_F(ChatRun, AnswersAtTheEndAndInLongConversations) {
     EXPECT_TRUE(contains(trained.substr(sample), "\n\n### Answer\n["));
     std::string questions;
     for (int i = 0; i < 30; i++) questions += "Say odd " + std::to_string(i % 10) + ".\n";
-    const ProgramResult talk = run_with_input({bin("generate"), "-e", run, "--device", "cpu", "--temperature",
-                                               "0", "--chat", "--system", "Brief.", "-n", "16"},
-                                              questions);
+    const ProgramResult talk = run_with_input(
+        args(bin("generate"), "-e", run, "--device cpu --temperature 0 --chat --system Brief. -n 16"),
+        questions);
     EXPECT_EQ(talk.status, 0) << talk.err;
     const std::string note = "its oldest questions are left out";
     ASSERT_TRUE(contains(talk.err, note));

@@ -139,7 +139,8 @@ TEST(Communicator, MessagesToARankArePackedTogether) {
 
 TEST(Communicator, BuildWithoutMpi) {
     const std::string program = BINARY_DIR "/communicator_program_without_mpi";
-    EXPECT_EQ(run_program({program, "ranks"}).out, "rank 0/1 local 0/1 node 0/1 from 0 1\ndone\n");
+    EXPECT_EQ(run_program("communicator_program_without_mpi ranks").out,
+              "rank 0/1 local 0/1 node 0/1 from 0 1\ndone\n");
     for (const std::string variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
         expect_done(run_program({"env", variable + "=1", program, "ranks"}));
         const ProgramResult result = run_program({"env", variable + "=2", program, "ranks"});

@@ -62,13 +62,12 @@ class compile_kernels : public testing::TestWithParam<const char*> {};
 // All default kernels of d12 in fp32, bf16 and fp16.
 TEST_P(compile_kernels, default_kernels_compile_without_spills) {
     if (!has_drivers()) GTEST_SKIP() << WITHOUT;
-    const ProgramResult result = compile_for(GetParam(), {"--csv", "--no-spills"});
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_TRUE(contains(result.out, "kernel,constants,default,registers,spills"));
+    const std::string result = output_of(compile_for(GetParam(), {"--csv", "--no-spills"}));
+    EXPECT_TRUE(contains(result, "kernel,constants,default,registers,spills"));
     for (const char* precision : {"fp32", "bf16", "fp16"})
-        EXPECT_TRUE(contains(result.out, std::string("\nattention_backward2_dkv_") + precision));
+        EXPECT_TRUE(contains(result, std::string("\nattention_backward2_dkv_") + precision));
     if (std::string(GetParam()) == "navi31") {
-        EXPECT_TRUE(contains(result.out, "\nmatmul5_nt_fp16,")) << "it has cooperative matrices";
+        EXPECT_TRUE(contains(result, "\nmatmul5_nt_fp16,")) << "it has cooperative matrices";
     }
 }
 INSTANTIATE_TEST_SUITE_P(devices, compile_kernels,
@@ -135,8 +134,8 @@ struct radv : compile_kernels {};
 TEST_P(radv, truncates_only_what_was_rounded) {
     if (!has_drivers()) GTEST_SKIP() << WITHOUT;
     const std::string device = GetParam();
-    const ProgramResult result = run_program({"env", "RADV_DEBUG=shaders", with_device, device, program,
-                                              "--default-only", "--csv", "--precision", "fp16"});
+    const ProgramResult result = run_program(args("env RADV_DEBUG=shaders", with_device, device, program,
+                                                  "--default-only --csv --precision fp16"));
     EXPECT_EQ(result.status, 0);
     int conversions = 0;
     const std::string unrounded = unrounded_conversions(result.err, conversions);
@@ -152,10 +151,9 @@ TEST(compile_kernels_program, the_table_names_the_driver_and_its_version) {
     const std::pair<const char*, const char*> drivers[] = {{"navi21", ", radv Mesa "},
                                                            {"dg2", ", Intel open-source Mesa driver Mesa "}};
     for (const auto& [device, driver] : drivers) {
-        const ProgramResult table =
-            compile_for(device, {"--precision", "fp32", "--kernels", "gelu_forward2"});
-        EXPECT_EQ(table.status, 0) << table.err;
-        EXPECT_TRUE(contains(table.out.substr(0, table.out.find('\n')), driver));
+        const std::string table =
+            output_of(compile_for(device, args("--precision fp32 --kernels gelu_forward2")));
+        EXPECT_TRUE(contains(table.substr(0, table.find('\n')), driver));
     }
 }
 
@@ -163,8 +161,8 @@ TEST(compile_kernels_program, the_table_names_the_driver_and_its_version) {
 TEST(compile_kernels_program, a_spill_in_a_default_kernel_is_an_error_on_request) {
     if (!has_drivers()) GTEST_SKIP() << WITHOUT;
     const ProgramResult result =
-        run_program({"env", "INTEL_DEBUG=spill_fs", with_device, "bmg", program, "--default-only",
-                     "--precision", "fp32", "--kernels", "gelu_forward2", "--no-spills"});
+        run_program(args("env INTEL_DEBUG=spill_fs", with_device, "bmg", program,
+                         "--default-only --precision fp32 --kernels gelu_forward2 --no-spills"));
     EXPECT_EQ(result.status, 1);
     EXPECT_TRUE(contains(result.err, " kernels that training takes spill registers"));
 }
@@ -179,9 +177,8 @@ TEST(ListDevices, TellsVendorsApart) {
         {"dg2", "fp16 none (not used: too few registers)"},
     };
     for (const auto& [device, part] : expected) {
-        const ProgramResult result =
-            run_program({with_device, device, BINARY_DIR "/train_gpt2", "--list-devices"});
-        EXPECT_EQ(result.status, 0) << result.err;
-        EXPECT_TRUE(contains(result.out, part)) << device;
+        const std::string result =
+            output_of(run_program({with_device, device, BINARY_DIR "/train_gpt2", "--list-devices"}));
+        EXPECT_TRUE(contains(result, part)) << device;
     }
 }

@@ -283,7 +283,7 @@ TEST(ListDevices, TellsTheSubgroupsOfSoftwareDevices) {
     if (getenv("LLMC_TEST_DEVICE")) GTEST_SKIP() << "another device than lavapipe";
     for (const auto& [bits, size] : {std::pair{"128", "4"}, {"256", "8"}}) {
         set_vector_bits(bits);
-        const ProgramResult result = run_program({program, "--list-devices"});
+        const ProgramResult result = run_program("train_gpt2 --list-devices");
         set_vector_bits("");
         EXPECT_EQ(result.status, 0);
         EXPECT_TRUE(contains(result.out,

@@ -91,8 +91,8 @@ TEST_F(Divergence, LossesThatOverflowAreNoResult) {
         EXPECT_TRUE(contains(result.err, e[2]));
     }
     const std::string trained = output_of(run_program(
-        args(program, "-e", model, "-i", data.train, "-j", data.val,
-             "-b 1 -t 17 -x 4 -v 2 -s 0 -n 2 -h 1 --hellaswag-file", questions, "--device cpu -o", run)));
+        "train_gpt2 -e", model, "-i", data.train, "-j", data.val,
+        "-b 1 -t 17 -x 4 -v 2 -s 0 -n 2 -h 1 --hellaswag-file", questions, "--device cpu -o", run));
     EXPECT_TRUE(contains(trained, "there is no accuracy"));
     EXPECT_TRUE(contains(trained, "none was finite"));
     EXPECT_FALSE(contains(trained, "HellaSwag: 0/5"));
@@ -103,8 +103,7 @@ TEST_F(Divergence, LossesThatOverflowAreNoResult) {
 // A checkpoint whose checksum is right, but whose state is not finite.
 TEST_F(Divergence, StatesThatAreNotFiniteAreRefused) {
     const std::string run = data / "run";
-    expect_ok(data.run(
-        {"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "--precision", "bf16", "-o", run}));
+    expect_ok(data.run(args("-x 2 -n 2 -s 0 -v 0 --device cpu --precision bf16 -o", run)));
     const ModelConfig config = read_model_header(model_path(run, 2));
     const OptimizerState state = read_optimizer_state(optimizer_path(run, 2), config);
     const std::string json = check_checkpoint(run, 2);
@@ -119,7 +118,7 @@ TEST_F(Divergence, StatesThatAreNotFiniteAreRefused) {
             };
             write_checkpoint(run, {config, state, fill, fill_moment, true, json});
             expect_one_line(
-                run_program({program, "-y", "1", "-o", run, "-x", "3"}),
+                run_program("train_gpt2 -y 1 -o", run, "-x 3"),
                 {"state_00000002_00000.bin", name + std::string(parameter_info[bad_tensor].name), "inf"});
             runs++;
         }
@@ -141,7 +140,7 @@ TEST_F(Divergence, NegativeSecondMomentsAreRefused) {
                 if (moment == bad && tensor == bad_tensor && has_last) values[n - 1] = -1e-12f;
             };
             write_checkpoint(run, {config, state, fill, fill_moment, false, check_checkpoint(run, 2)});
-            const ProgramResult result = run_program({program, "-y", "1", "-o", run, "-x", "2"});
+            const ProgramResult result = run_program("train_gpt2 -y 1 -o", run, "-x 2");
             EXPECT_EQ(result.status, bad == MOMENT_V) << result.err;
             if (bad == MOMENT_M) continue;
             const std::string name = std::string("moment v of ") + parameter_info[bad_tensor].name;
@@ -151,7 +150,7 @@ TEST_F(Divergence, NegativeSecondMomentsAreRefused) {
 
 TEST_F(Divergence, ARunOfSkippedUpdatesStops) {
     for (const std::string& where : devices()) {
-        const Words options = {"-s", "0", "-v", "0", "-l", "1000", "-c", "1", "--device", where, "-x", "200"};
+        const Words options = args("-s 0 -v 0 -l 1000 -c 1 --device", where, "-x 200");
         const ProgramResult result = data.run(options);
         const std::string skipped = where == "cpu" ? "the last 25 updates were skipped"
                                                    : "updates were skipped";  // a device may be a step ahead
@@ -171,8 +170,7 @@ TEST_F(Divergence, PruningKeepsTheLastHealthyCheckpoint) {
     const Words options = args("-s 0 -v 0 -n 4 -nk 2 -c 1 -o", run, "--device cpu");
     expect_ok(data.run(with(options, {"-x", "40", "-l", "0.001"})));
     EXPECT_EQ(list_checkpoints(run), (std::vector<int>{40, 36}));  // nothing more is kept while all is well
-    const ProgramResult diverged =
-        data.run(with(options, {"-x", "400", "-l", "1000", "-k", "constant", "-y", "1"}));
+    const ProgramResult diverged = data.run(with(options, args("-x 400 -l 1000 -k constant -y 1")));
     expect_one_line(diverged, {"the run has diverged", "resume with -y 1 and a lower learning rate"});
     std::vector<int> left = list_checkpoints(run);
     ASSERT_GE(left.size(), 2u);
@@ -204,8 +202,7 @@ TEST_F(Divergence, WeightsThatOverflowAreNotSaved) {
     check_checkpoint(run, 1);
     expect_one_line(run_program(with(options, {"-y", "1"})), {"cannot be saved: "});
     EXPECT_EQ(list_checkpoints(run), std::vector<int>{1});
-    const ProgramResult eval =
-        run_program({BINARY_DIR "/eval", "-e", run, "-i", data.val, "--device", "cpu"});
+    const ProgramResult eval = run_program("eval -e", run, "-i", data.val, "--device cpu");
     EXPECT_FALSE(contains(eval.out, "perplexity inf"));
     EXPECT_TRUE(contains(eval.out, "perplexity over 1e308")) << eval.err;
 }
@@ -243,15 +240,15 @@ TEST_F(Divergence, AFatalErrorSavesFirst) {
     write_token_shard(data.train, tokens.data(), tokens.size());
     for (const std::string& where : devices()) {
         const std::string run = data / ("run" + where);
-        const ProgramResult result = data.run(
-            {"-x", "78", "-n", "1000", "-s", "0", "-v", "0", "-d", "102", "--device", where, "-o", run});
+        const ProgramResult result =
+            data.run(args("-x 78 -n 1000 -s 0 -v 0 -d 102 --device", where, "-o", run));
         expect_one_line(result, {"500", "-y 1 resumes from step "});
         const int step = find_latest_checkpoint(run).step, printed = int(printed_losses(result.out).size());
         EXPECT_EQ(step, printed) << result.out;
         EXPECT_GT(step, 1);
         // the same as a run that was to end there
-        expect_refusal(data.run({"-x", "78", "-n", std::to_string(step), "-s", "0", "-v", "0", "-d", "102",
-                                 "--device", where, "-o", data / "other"}));
+        expect_refusal(data.run(args("-x 78 -n", std::to_string(step), "-s 0 -v 0 -d 102 --device", where,
+                                     "-o", data / "other")));
         for (auto path : {model_path, optimizer_path})
             EXPECT_TRUE(read_whole_file(path(run, step)) == read_whole_file(path(data / "other", step)));
         std::filesystem::remove_all(data / "other");

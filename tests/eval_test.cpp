@@ -84,8 +84,8 @@ TEST_F(Eval, TextsAsTheirShards) {
             with({program, "-e", tiny, "--device", "cpu", "--tokenizer", "bytes", "-b", "64"}, options)));
     };
     for (const char* split : {"none", "blank-line"}) {
-        expect_ok(run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x",
-                               "--split-documents", split, folder / "texts"}));
+        expect_ok(run_program("prepare_data --out", folder.path, "--name x --split-documents", split,
+                              folder / "texts"));
         const std::string shards = eval({"-i", folder / "x_train.bin"});
         EXPECT_EQ(eval({"--text", folder / "texts", "--split-documents", split}), shards);
         EXPECT_NE(eval({"--text", folder / "texts/a.txt", "--split-documents", split}), shards);
@@ -147,8 +147,8 @@ TEST_F(Eval, HellaSwagOfACheckpoint) {
     for (int i = 0; i < 5; i++) examples.push_back({i % 4, {1, 2}, {{{3}, {4, 5}, {6}, {7, 8, 9}}}});
     write_hellaswag(folder / "h.bin", examples);
     // a model of zeros finds all endings equally likely and takes the first, which is correct twice
-    const std::string result = output_of(run_program(
-        {program, "-e", folder / "zero.bin", "--hellaswag", folder / "h.bin", "--device", "cpu"}));
+    const std::string result = output_of(
+        run_program("eval -e", folder / "zero.bin", "--hellaswag", folder / "h.bin", "--device cpu"));
     EXPECT_EQ(result, "HellaSwag: 2/5 = 0.400000\n");
 }
 
@@ -179,7 +179,6 @@ TEST_F(Eval, BadInputGivesOneLineAndStatus1) {
         expect_refusal(run_program(with({program, "-e", tiny, "-i", good, "--device", "cpu"}, option)),
                        option[0], "name a file or folder with --text");
     }
-    EXPECT_TRUE(
-        contains(run_program({program, "-e", tiny, "-i", folder / "large.bin", "--device", "cpu"}).err,
-                 "token 2 is 300"));
+    EXPECT_TRUE(contains(run_program("eval -e", tiny, "-i", folder / "large.bin", "--device cpu").err,
+                         "token 2 is 300"));
 }

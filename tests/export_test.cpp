@@ -44,8 +44,8 @@ struct Export : ::testing::Test {
     }
     static void TearDownTestSuite() { shared.reset(); }
     static void train(const std::string& name, const std::string& tokenizer) {
-        expect_ok(run_program({BINARY_DIR "/prepare_data", "--out", *shared / "data", "--name", name,
-                               "--tokenizer", tokenizer, "--val-tokens", "600", *shared / "my.txt"}));
+        expect_ok(run_program("prepare_data --out", *shared / "data", "--name", name, "--tokenizer",
+                              tokenizer, "--val-tokens 600", *shared / "my.txt"));
         const std::string data = *shared / ("data/" + name);
         expect_ok(run_program(with(
             {program, "-i", data + "_train.bin", "-j", data + "_val.bin", "-o", run_of(name)},
@@ -175,7 +175,7 @@ TEST_F(Export, PrecisionIsHonoured) {
     EXPECT_TRUE(contains(read_whole_file(folder / "hf/model.safetensors"), "\"dtype\":\"F16\""));
     EXPECT_TRUE(contains(read_whole_file(folder / "hf/config.json"), "\"torch_dtype\": \"float16\""));
     expect_refusal(export_to("hf", folder / "x", {"-e", run_of("bytes"), "--precision", "q8_0"}), "q8_0");
-    expect_refusal(run_program({program, "--overfit-one-batch", "1", "--precision", "q8_0"}), "q8_0");
+    expect_refusal(run_program("train_gpt2 --overfit-one-batch 1 --precision q8_0"), "q8_0");
 }
 
 TEST_F(Export, AFileWithoutATokenizerIsRefused) {
@@ -270,10 +270,10 @@ TEST(ExportRoles, AreKeptByARunAndItsExport) {
     std::string text;
     for (int i = 0; i < 1000; i++) text += "some text, and more of it\n";
     write_whole_file(folder / "text", {text});
-    expect_ok(run_program({program, "-e", chat, "--text", folder / "text", "-o", run, "-x", "1", "-b", "1",
-                           "-t", "16", "-s", "0", "--device", "cpu"}));
+    expect_ok(run_program("train_gpt2 -e", chat, "--text", folder / "text", "-o", run,
+                          "-x 1 -b 1 -t 16 -s 0 --device cpu"));
     std::filesystem::remove_all(chat);
-    expect_ok(run_program({program, "-e", run, "--export", "hf", back}));
+    expect_ok(run_program("train_gpt2 -e", run, "--export hf", back));
     const std::string config = read_whole_file(back + "/tokenizer_config.json");
     for (const char* member : {R"("bos_token": "<s>")", R"("pad_token": "<pad>")", R"("sep_token": "<s>")",
                                R"("eos_token": "<|endoftext|>")", R"("padding_side": "left")",
@@ -284,11 +284,11 @@ TEST(ExportRoles, AreKeptByARunAndItsExport) {
     EXPECT_TRUE(contains(generation, R"("pad_token_id": 258)"));
     EXPECT_EQ(open_tokenizer(back).vocab_size(), 259);
     const std::string gguf = folder / "model.gguf";
-    expect_ok(run_program({program, "-e", run, "--export", "gguf", gguf}));
+    expect_ok(run_program("train_gpt2 -e", run, "--export gguf", gguf));
     for (const char* key : {"tokenizer.chat_template", "tokenizer.ggml.padding_token_id"})
         EXPECT_TRUE(contains(read_whole_file(gguf), key));
     std::filesystem::create_directories(back + "/additional_chat_templates");
-    expect_refusal(run_program({BINARY_DIR "/prepare_data", folder / "text", "--tokenizer", back, "--out",
-                                folder.path, "--name", "x"}),
-                   "additional_chat_templates: ");
+    expect_refusal(
+        run_program("prepare_data", folder / "text", "--tokenizer", back, "--out", folder.path, "--name x"),
+        "additional_chat_templates: ");
 }

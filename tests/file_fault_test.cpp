@@ -29,8 +29,7 @@ struct Faults : Data {
         return run_program(faulty(folder, settings, with({program, "-o", folder}, options)));
     }
     ProgramResult start(const std::string& folder, const Words& settings) const {
-        return run_with(folder, settings,
-                        with(four, {"-i", train, "-j", val, "-e", tiny, "-b", "3", "-t", "17"}));
+        return run_with(folder, settings, with(four, args("-i", train, "-j", val, "-e", tiny, "-b 3 -t 17")));
     }
     Words calls_of(const std::string& folder, const Words& options) {
         const std::string log = *this / "calls";
@@ -146,8 +145,7 @@ static std::pair<long, int> run_traced(Words command, long kill_at) {
 TEST(FileFault, KilledAtAnySystemCall) {
     Faults data;
     const std::string base = data / "base", whole = data / "whole", b = data / "b";
-    const Words begin =
-        with(four, {"-i", data.train, "-j", data.val, "-e", tiny, "-b", "3", "-t", "17", "-y", "1"});
+    const Words begin = with(four, args("-i", data.train, "-j", data.val, "-e", tiny, "-b 3 -t 17 -y 1"));
     expect_ok(data.start(base, {}));
     std::mt19937 random(printed_seed("FILE_FAULT_SEED"));
     for (const bool resumes : {false, true}) {
@@ -281,7 +279,7 @@ TEST(FileFault, AResumedRunPrunesFirst) {
     Faults data;
     const std::string a = data / "a";
     const Words begin =
-        with(four, {"-i", data.train, "-j", data.val, "-e", tiny, "-b", "3", "-t", "17", "--no-keep-best"});
+        with(four, args("-i", data.train, "-j", data.val, "-e", tiny, "-b 3 -t 17 --no-keep-best"));
     ASSERT_EQ(data.run_with(a, {"FILE_FAULT=rename:14:kill"}, begin).status, 128 + SIGKILL);
     EXPECT_EQ(list_checkpoints(a), (std::vector<int>{4, 2}));
     expect_refusal(data.run_with(a, {"FILE_FAULT_FREE=100000"}, eight_resumed), "free some space");
@@ -297,8 +295,8 @@ TEST(FileFault, AnEarlierRunIsNeverSplit) {
     expect_ok(data.start(base, {}));
     const Words files = names_in(base);
     const std::string model = read_whole_file(model_path(base, 4));
-    const Words again = {"-x", "0",      "-y", "0",  "-s", "0", "-v",       "0",   "-i", data.train,
-                         "-j", data.val, "-e", tiny, "-b", "3", "--device", "cpu", "-t", "17"};
+    const Words again =
+        args("-x 0 -y 0 -s 0 -v 0 -i", data.train, "-j", data.val, "-e", tiny, "-b 3 --device cpu -t 17");
     copy_folder(base, b);
     const long count = long(data.calls_of(b, again).size());
     std::mt19937 random(printed_seed("FILE_FAULT_SEED"));

@@ -65,8 +65,7 @@ TEST_F(FileErrors, OfReadingHaveTheTrueReason) {
         {[&] { read_exactly(open_to_read(path), path, bytes, sizeof bytes); }, "/mem: Input/output error"},
         {[&] { read_exactly(open_to_read("/dev/null"), "null", bytes, sizeof bytes); }, "not a regular file"},
     });
-    const ProgramResult result =
-        run_program({BINARY_DIR "/prepare_data", path, "--out", "/nowhere", "--name", "x"});
+    const ProgramResult result = run_program("prepare_data", path, "--out /nowhere --name x");
     EXPECT_TRUE(contains(result.err, "cannot read /proc/self/mem: Input/output error"));
 }
 

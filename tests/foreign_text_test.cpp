@@ -35,7 +35,7 @@ static std::vector<Words> commands(const std::string& folder) {
     const std::string shape = "custom:layers=1,heads=1,channels=16,max_seq_len=16,vocab=257";
     const std::string text = folder + "/text.txt";
     return {
-        {BINARY_DIR "/make_corpus", "--stories", "2", "--out", text, "--seed", "3"},
+        args(bin("make_corpus"), "--stories 2 --out", text, "--seed 3"),
         {BINARY_DIR "/make_corpus", "--check", text},
         {BINARY_DIR "/prepare_data", "--out", folder, "--name", "x", text},
         {BINARY_DIR "/prepare_data", "--out", folder, "--name", fs::path(folder).filename().string(), text},
@@ -43,17 +43,15 @@ static std::vector<Words> commands(const std::string& folder) {
         {BINARY_DIR "/prepare_data", "--out", folder + "/latin", "--name", "y", folder + "/latin.txt"},
         with({BINARY_DIR "/train_gpt2", "-i", folder + "/x_train.bin", "-e", shape, "-o", folder + "/run"},
              words_of("-b 1 -t 16 -x 2 -n 1 -s 0 -v 0 --device cpu")),
-        {BINARY_DIR "/train_gpt2", "-y", "1", "-x", "3", "--device", "cpu", "-o", folder + "/run"},
+        args(bin("train_gpt2"), "-y 1 -x 3 --device cpu -o", folder + "/run"),
         with({BINARY_DIR "/train_gpt2", "-i", folder + "/x_train.bin", "-e", folder + "/run", "-o",
               folder + "/run"},
              words_of("-b 1 -t 16 -x 1 -n 1 -s 0 -v 0 --device cpu")),
-        {BINARY_DIR "/train_gpt2", "-e", folder + "/run/earlier_1", "-b", "1", "-t", "16", "--device", "cpu",
-         "--dry-run"},
+        args(bin("train_gpt2"), "-e", folder + "/run/earlier_1", "-b 1 -t 16 --device cpu --dry-run"),
         {BINARY_DIR "/train_gpt2", "--config", folder + "/bad.toml"},
         {BINARY_DIR "/train_gpt2", "--config", folder + "/worse.toml"},
         {BINARY_DIR "/train_gpt2", "-i", folder + "/none*"},
-        {BINARY_DIR "/eval", "-e", folder + "/run", "-i", folder + "/x_train.bin", "-t", "16", "-m", "1",
-         "--device", "cpu"},
+        args(bin("eval"), "-e", folder + "/run", "-i", folder + "/x_train.bin", "-t 16 -m 1 --device cpu"),
         {BINARY_DIR "/eval", "-e", folder + "/run", "-i", folder + "/none", "--device", "cpu"},
         {BINARY_DIR "/train_gpt2", "-e", folder + "/run", "--export", "hf", folder + "/hf"},
         {BINARY_DIR "/train_gpt2", "-e", folder + "/run", "--export", "gguf", folder + "/model.gguf"},
@@ -147,8 +145,7 @@ TEST_F(ForeignText, NamesOfRunsAreNoMarkup) {
         EXPECT_FALSE(contains(svg, "<script"));
         EXPECT_EQ(interpreted(svg), "");
     }
-    const ProgramResult missing =
-        run_program({BINARY_DIR "/train_gpt2", "--plot", folder / ("missing" + hostile_line)});
+    const ProgramResult missing = run_program("train_gpt2 --plot", folder / ("missing" + hostile_line));
     expect_refusal(missing);
     EXPECT_EQ(interpreted(missing.err), "");
     EXPECT_FALSE(fs::exists(folder / "touched"));
@@ -171,8 +168,8 @@ TEST_F(ForeignText, ModelCardsAreNoMarkup) {
     const std::string log = run + "/main.log";
     write_whole_file(log, {read_whole_file(log), "s:0 trl:nan lr:0 norm:0\ns:1 tel:inf\n"});
     write_whole_file(json_file, {json.dump()});
-    const ProgramResult result = run_program(
-        {BINARY_DIR "/train_gpt2", "-e", run + "/model_00000001.bin", "--export", "hf", folder / "hf"});
+    const ProgramResult result =
+        run_program("train_gpt2 -e", run + "/model_00000001.bin", "--export hf", folder / "hf");
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(interpreted(result.out + result.err), "");
     const std::string card = read_whole_file(folder / "hf/README.md");

@@ -122,13 +122,8 @@ TEST_F(HellaSwag, PublishedJsonIsParsed) {
 TEST_F(HellaSwag, PrepareDataConvertsPublishedJson) {
     const std::string one = R"({"ctx": "A man", "label": 1, "endings": ["a", "b", "c", "dd"]})";
     write_whole_file(folder / "h.jsonl", {one, "\r\n\r\n\n", one, "\r\n"});
-    const Words command = {BINARY_DIR "/prepare_data",
-                           "hellaswag",
-                           folder / "h.jsonl",
-                           "--tokenizer",
-                           "bytes",
-                           "--out",
-                           folder / "h.bin"};
+    const Words command = args(bin("prepare_data"), "hellaswag", folder / "h.jsonl",
+                               "--tokenizer bytes --out", folder / "h.bin");
     expect_ok(run_program(command));
     const auto examples = read_hellaswag(folder / "h.bin", 257);
     ASSERT_EQ(examples.size(), 2u);

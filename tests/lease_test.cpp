@@ -198,9 +198,7 @@ struct LongJob {
     std::thread thread;
 
     explicit LongJob(const Jobs& jobs)
-        : thread([&] {
-              result = run_program(jobs.command({"-x", "10000000", "-n", "20"}));
-          }) {
+        : thread([&] { result = run_program(jobs.command(args("-x 10000000 -n 20"))); }) {
         for (int i = 0; i < 3000 && list_checkpoints(jobs.output).empty(); i++)
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -221,8 +219,8 @@ TEST_F(Jobs, TheSecondIsRefusedAndAKilledOneIsResumedAtOnce) {
                 run_program({BINARY_DIR "/" + reader, "-e", output, "--device", "cpu"});
             EXPECT_FALSE(contains(result.err, "is using this folder"));
         }
-        expect_ok(run_program({program, "--plot", output}));
-        expect_ok(run_program({program, "-e", output, "--export", "hf", data / "hf"}));
+        expect_ok(run_program("train_gpt2 --plot", output));
+        expect_ok(run_program("train_gpt2 -e", output, "--export hf", data / "hf"));
         kill(process_of(lease), SIGKILL);
     }
     const int newest = list_checkpoints(output).front();
@@ -259,9 +257,8 @@ TEST_F(Jobs, OneThatLostItsLeaseEndsWithoutACheckpoint) {
 TEST_F(Jobs, OneThatLostItsLeaseReplacesNoTokens) {
     const auto prepare = [&](const std::string& text) {
         write_whole_file(data / "my.txt", {text});
-        return run_program({program, "--device", "cpu", "--text", data / "my.txt", "-e",
-                            "custom:layers=1,heads=2,channels=16", "-x", "1", "--tokenizer", "bpe:400", "-o",
-                            output});
+        return run_program("train_gpt2 --device cpu --text", data / "my.txt",
+                           "-e custom:layers=1,heads=2,channels=16 -x 1 --tokenizer bpe:400 -o", output);
     };
     std::string text;
     for (int i = 0; i < 3000; i++) text += "line " + std::to_string(i * i) + "\n";

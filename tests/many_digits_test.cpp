@@ -85,7 +85,7 @@ TEST_F(ManyDigits, ProductsOfOptionsAreChecked) {
                 EXPECT_EQ(message, format_string("-b %lld times -t %s is more than 2^30 tokens",
                                                  (long long)sequences, sequence));
             }
-    EXPECT_EQ(refusal(1, {"-b", "1073741824", "-t", "1", "-d", "1073741824"}), "");
+    EXPECT_EQ(refusal(1, args("-b 1073741824 -t 1 -d 1073741824")), "");
     EXPECT_EQ(refusal(4, {"-b", "268435456", "-t", "1"}), "");
     EXPECT_EQ(refusal(4, {"-b", "1", "-t", "1", "-d", "6"}), "-d 6 is not a multiple of B*T*processes = 4");
 }
@@ -129,13 +129,12 @@ TEST_P(AnyOption, TakesOrRefusesTheValue) {
     const Data data;
     write_whole_file(data / "text", {"some text\n\nand more\n"});
     const std::vector<Words> commands = {
-        {program,  "-i", data.train, "-j", data.val, "-e", tiny, "-b",     "1",  "-t",       "17",
-         "-x",     "2",  "-n",       "1",  "-v",     "1",  "-s", "1",      "-g", "3",        "-o",
-         "folder", "-l", "1e-9",     "-h", "0",      "-m", "1",  "--seed", "5",  "--device", "cpu"},
+        args(program, "-i", data.train, "-j", data.val, "-e", tiny,
+             "-b 1 -t 17 -x 2 -n 1 -v 1 -s 1 -g 3 -o folder -l 1e-9 -h 0 -m 1 --seed 5 --device cpu"),
         {BINARY_DIR "/eval", "-e", tiny, "-i", data.val, "-t", "17"},
         {BINARY_DIR "/generate", "-e", "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257", "x"},
-        {BINARY_DIR "/prepare_data", data / "text", "--out", "shards", "--name", "name"},
-        {BINARY_DIR "/make_corpus", "--out", "stories", "--bytes", "1000"}};
+        args(bin("prepare_data"), data / "text", "--out shards --name name"),
+        args(bin("make_corpus"), "--out stories --bytes 1000")};
     for (const Words& command : commands)
         for (const std::string& option : options_of(command[0])) {
             expect_success_or_one_line(data.path, with(command, {option + "=" + value}));

@@ -264,7 +264,7 @@ TEST_F(MixedRun, AResumedRunRefusesAnotherMixture) {
     refused({"-i", other + ":3", "-i", data.train + ":1"}, "-i: the sources have other shards");
     refused({"-t", "16", "-d", "128"},
             "-t 16: the run in " + folder("run") + " mixes sequences of 17 tokens");
-    expect_ok(run_program({program, "-o", folder("run"), "-y", "1", "-x", "3"}));
+    expect_ok(run_program("train_gpt2 -o", folder("run"), "-y 1 -x 3"));
     // a number of sequences that would be drawn for centuries, in a file whose checksum is right
     const std::string path = run_path(folder("run"), 3);
     nlohmann::json file = read_json_object(path);

@@ -46,9 +46,7 @@ struct OtherDevices : testing::Test {
     }
     std::vector<double> train(const std::string& where, Words options, const std::string& output) {
         options.insert(options.end(), {"--device", where, "-o", data / output, "-s", "0"});
-        const ProgramResult result = data.run(options);
-        EXPECT_EQ(result.status, 0) << result.out << result.err;
-        log = result.out;
+        log = output_of(data.run(options));
         return data.losses(data / output);
     }
     static void expect_losses(const std::vector<double>& losses, const std::vector<double>& cpu,
@@ -298,11 +296,9 @@ TEST_F(SelfTest, MatricesOfUntrustedDriversAreTriedByAChild) {
         const std::string before = expect_run({program, "--list-devices"}).out;
         EXPECT_TRUE(contains(before, "fp16 none (not tried yet"));
         for (int start = 0; start < 2; start++) {
-            const ProgramResult result = data.run({"-x", "1", "--device", "0", "--dry-run=memory"});
-            EXPECT_EQ(result.status, 0) << result.out << result.err;
-            const bool notes =
-                result.out.find("note: cooperative matrices are not used on") != std::string::npos;
-            EXPECT_EQ(notes, start == 0 && found[0] == 'n') << result.out;
+            const std::string result = output_of(data.run({"-x", "1", "--device", "0", "--dry-run=memory"}));
+            const bool notes = result.find("note: cooperative matrices are not used on") != std::string::npos;
+            EXPECT_EQ(notes, start == 0 && found[0] == 'n') << result;
         }
         const std::string after = expect_run({program, "--list-devices"}).out;
         EXPECT_TRUE(contains(after, std::string("fp16 none (") + found));

@@ -38,16 +38,14 @@ static std::vector<Writer> writers(const std::string& folder) {
          ".bin",
          {BINARY_DIR "/prepare_data", "hellaswag", folder + "/questions.jsonl", "--out"},
          folder + "/questions.jsonl"},
-        {"gguf",
-         ".gguf",
-         {BINARY_DIR "/train_gpt2", "-e", "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257",
-          "--tokenizer", "bytes", "--export", "gguf"},
+        {"gguf", ".gguf",
+         args(
+             bin("train_gpt2"),
+             "-e custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257 --tokenizer bytes --export gguf"),
          ""}};
     if (fs::exists(BINARY_DIR "/bench"))  // built with the benchmarks
-        all.push_back({"bench",
-                       ".json",
-                       {BINARY_DIR "/bench", "--device", "cpu", "--filter", "sum_losses/cpu", "--json"},
-                       ""});
+        all.push_back(
+            {"bench", ".json", args(bin("bench"), "--device cpu --filter sum_losses/cpu --json"), ""});
     return all;
 }
 
@@ -180,8 +178,7 @@ TEST_F(Outputs, MakeCorpusLeavesOtherJsonAlone) {
 TEST_F(Outputs, MakeCorpusKeepsWhatIsSaidAboutShards) {
     const Writer writer = writers(folder.path)[0];
     expect_ok(run_writer(writer, folder / "c.txt"));
-    expect_ok(
-        run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "c", folder / "c.txt"}));
+    expect_ok(run_program("prepare_data --out", folder.path, "--name c", folder / "c.txt"));
     expect_ok(run_writer(writer, folder / "c.txt"));
     const std::string json = read_whole_file(folder / "c.json");
     for (const char* name : {"\"shards\"", "\"tokenizer_of_shards\"", "\"nats_per_token\""})
@@ -194,25 +191,21 @@ TEST_F(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
          {"x_train.bin", "x_val.bin", "x_train_000000.bin", "x_val_1234567.bin", "x.json", "x.tokenizer",
           "x_train_000009.bin.vulkan-gpt2.new", "x.vulkan-gpt2.lock", "x.json.vulkan-gpt2.tmp"}) {
         write_whole_file(folder / name, {"[\"mine\"]"});
-        expect_refusal(
-            run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}),
-            std::string(name) + " is there");
+        expect_refusal(run_program("prepare_data --out", folder.path, "--name x", folder / "text"),
+                       std::string(name) + " is there");
         EXPECT_EQ(read_whole_file(folder / name), "[\"mine\"]");
         fs::remove(folder / name);
     }
     ASSERT_EQ(mkfifo((folder / "x_train.bin").c_str(), 0600), 0);
-    EXPECT_TRUE(contains(
-        run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}).err,
-        "x_train.bin: it is a device or a pipe"));
+    EXPECT_TRUE(contains(run_program("prepare_data --out", folder.path, "--name x", folder / "text").err,
+                         "x_train.bin: it is a device or a pipe"));
     fs::remove(folder / "x_train.bin");
     EXPECT_EQ(names_in(folder.path), Words{"text"});
     // an input that has the name of a shard
-    expect_ok(
-        run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}));
+    expect_ok(run_program("prepare_data --out", folder.path, "--name x", folder / "text"));
     for (const char* name : {"x_train.bin", "x.json"}) {
         const std::string before = read_whole_file(folder / name);
-        expect_refusal(
-            run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / name}));
+        expect_refusal(run_program("prepare_data --out", folder.path, "--name x", folder / name));
         EXPECT_EQ(read_whole_file(folder / name), before);
     }
 }
@@ -256,7 +249,7 @@ TEST_F(Outputs, LocksReplaceNoFileOfOthers) {
          {BINARY_DIR "/train_gpt2", "-e", shape, "--export", "hf", folder / "hf"}}};
     if (fs::exists(BINARY_DIR "/report"))
         all.push_back({"report.vulkan-gpt2.lock",
-                       {BINARY_DIR "/report", "--device", "cpu", "--out", folder.path, "--only", "peak"}});
+                       args(bin("report"), "--device cpu --out", folder.path, "--only peak")});
     create_folders(folder / "hf");
     for (const auto& [name, command] : all) {
         write_whole_file(folder / name, {"my notes\n"});

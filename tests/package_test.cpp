@@ -28,10 +28,9 @@ static void configure_examples(const std::string& folder, const std::string& opt
 static void use_examples(const std::string& programs, const std::string& model) {
     const Words no_gpu = {"env", "VK_DRIVER_FILES=/none", "VK_ICD_FILENAMES=/none"};
     expect_success(with(no_gpu, {programs + "/example_train", model}));
-    const ProgramResult text =
-        run_program(with(no_gpu, {programs + "/example_continue", model, "the quick "}));
-    EXPECT_EQ(text.status, 0) << text.err;
-    EXPECT_EQ(text.out.rfind("brown fox", 0), 0u) << text.out;
+    const std::string text =
+        output_of(run_program(with(no_gpu, {programs + "/example_continue", model, "the quick "})));
+    EXPECT_EQ(text.rfind("brown fox", 0), 0u) << text;
 }
 
 TEST(Library, InstalledForOtherProjects) {

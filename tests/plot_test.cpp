@@ -45,22 +45,22 @@ TEST_F(Plot, DrawsOneRunAndSeveral) {
     write_run(folder / "a_1");
     write_run(folder / "it's b");
     std::filesystem::remove(folder / "it's b/metrics.csv");
-    const std::string one = output_of(run_program({program, "--plot", folder / "a_1"}));
+    const std::string one = output_of(run_program("train_gpt2 --plot", folder / "a_1"));
     EXPECT_EQ(one, "plot: " + folder / "a_1/loss.svg" + "\n");
     const std::string svg = read_whole_file(folder / "a_1/loss.svg");
     for (const char* text : {"loss (nats per token)", "learning rate", "gradient norm", "tokens per second",
                              "validation", "best 2 at step 20"})
         EXPECT_TRUE(contains(svg, text));
     EXPECT_FALSE(contains(svg, "corpus entropy"));
-    const std::string two = output_of(run_program({program, "--plot", folder / "a_1", folder / "it's b/"}));
+    const std::string two = output_of(run_program("train_gpt2 --plot", folder / "a_1", folder / "it's b/"));
     const std::string both = read_whole_file(folder / "comparison.svg");
     EXPECT_TRUE(contains(both, ">it&#39;s b<"));
     EXPECT_EQ(read_whole_file(folder / "a_1/loss.svg"), svg);
     // a pattern also matches the picture
     const ProgramResult again =
-        run_program({program, "--plot", folder / "a_1", folder / "comparison.svg", folder / "it's b/"});
+        run_program("train_gpt2 --plot", folder / "a_1", folder / "comparison.svg", folder / "it's b/");
     EXPECT_EQ(again.out, two) << again.err;
-    const ProgramResult none = run_program({program, "--plot", folder / "comparison.svg"});
+    const ProgramResult none = run_program("train_gpt2 --plot", folder / "comparison.svg");
     EXPECT_TRUE(contains(none.err, "--plot: name the folders of runs"));
 }
 
@@ -71,11 +71,11 @@ TEST_F(Plot, OverTokensAndSeconds) {
     const std::string run = folder.path;
     EXPECT_EQ(read_series(run, PlotOver::tokens).training, (Series{{64, 4}, {128, 3}}));
     EXPECT_EQ(read_series(run, PlotOver::seconds).validation, (Series{{2.5, 2.5}}));
-    expect_ok(run_program({program, "--plot", run, "--plot-over", "seconds"}));
+    expect_ok(run_program("train_gpt2 --plot", run, "--plot-over seconds"));
     EXPECT_TRUE(contains(read_whole_file(folder / "loss_over_seconds.svg"), ">seconds<"));
     std::filesystem::remove(folder / "metrics.csv");
     write_whole_file(folder / "main.log", {"s:0 trl:4.0 lr:0.1 norm:1.0\n"});
-    EXPECT_EQ(run_program({program, "--plot", run, "--plot-over", "tokens"}).status, 1);
+    EXPECT_EQ(run_program("train_gpt2 --plot", run, "--plot-over tokens").status, 1);
 }
 
 // Folders that have no name of their own.
@@ -159,7 +159,7 @@ TEST_F(Plot, DamagedLinesAreSkipped) {
     EXPECT_EQ(read_series(folder / "b").training, b.training);
     EXPECT_EQ(read_series(folder / "b").validation, b.validation);
     std::ofstream(folder / "a/metrics.csv") << damaged;
-    const ProgramResult none = run_program({program, "--plot", folder / "a"});
+    const ProgramResult none = run_program("train_gpt2 --plot", folder / "a");
     EXPECT_EQ(none.status, 1);
     EXPECT_EQ(none.err, "train_gpt2: the logs in " + folder / "a" + " contain no losses\n");
 }
@@ -253,15 +253,15 @@ TEST_F(Plot, UnlikeTokenizersCompareInBitsPerByte) {
     EXPECT_EQ(count(draw_runs({read_series(a), read_series(b)}, std::nullopt), ">7<"), 1);  // 6 * 1.25 = 7.5
     EXPECT_NE(titles({a, c}), (Counts{1, 0}));  // in nats, with an axis on the right
     EXPECT_EQ(count(draw_runs({read_series(a), read_series(d)}, std::nullopt), ">loss .nats per token"), 1);
-    const ProgramResult mixed = run_program({program, "--plot", a, d});
+    const ProgramResult mixed = run_program("train_gpt2 --plot", a, d);
     EXPECT_EQ(count(mixed.out, "note: the bits per byte of d are unknown"), 1) << mixed.out;
-    EXPECT_EQ(count(run_program({program, "--plot", d, d}).out, "note"), 0);
+    EXPECT_EQ(count(run_program("train_gpt2 --plot", d, d).out, "note"), 0);
 }
 
 TEST_F(Plot, ReplacesOnlyItsOwnPicture) {
     write_run(folder / "a");
     write_whole_file(folder / "a/loss.svg", {"<svg>mine</svg>"});
-    expect_refusal(run_program({program, "--plot", folder / "a"}));
+    expect_refusal(run_program("train_gpt2 --plot", folder / "a"));
     EXPECT_EQ(read_whole_file(folder / "a/loss.svg"), "<svg>mine</svg>");
-    expect_refusal(run_program({program, "--plot", folder / "missing"}), "no metrics.csv or main.log");
+    expect_refusal(run_program("train_gpt2 --plot", folder / "missing"), "no metrics.csv or main.log");
 }

@@ -52,7 +52,7 @@ TEST_F(Positions, NoProgramUsesTheOthers) {
     EXPECT_EQ(all.out, eval(model_path(in("run"), 2)).out);
     expect_refusal(eval(in("run"), {"-t", "25"}), "trained with at most 24 tokens");
 
-    const ProgramResult hf = run_program({program, "-e", in("run"), "--export", "hf", in("hf")});
+    const ProgramResult hf = run_program("train_gpt2 -e", in("run"), "--export hf", in("hf"));
     ASSERT_EQ(hf.status, 0) << hf.err;
     EXPECT_EQ(read_model_file_header(in("hf/model.safetensors")).max_seq_len, 24);
     EXPECT_TRUE(contains(read_whole_file(in("hf/config.json")), "\"n_positions\": 24"));
@@ -67,7 +67,7 @@ TEST_F(Positions, NoProgramUsesTheOthers) {
 
 TEST_F(Positions, TextsStayBelowThem) {
     train(args("-e custom:layers=1,heads=2,channels=16,vocab=257,max_seq_len=40 -t 8 -x 2 -o", in("run")));
-    run_program({program, "-e", in("run"), "--export", "hf", in("hf")});
+    run_program("train_gpt2 -e", in("run"), "--export hf", in("hf"));
     const Words much = {"-n", "60", "--temperature", "0", "--tokenizer", "bytes", "abc"};
     const std::string text = output_of(use("generate", in("run"), much));
     EXPECT_EQ(text, use("generate", in("hf"), much).out);

@@ -67,7 +67,7 @@ struct Browser : testing::Test {
         if (chromium.empty() && ci && *ci && is_debian()) FAIL() << "no Chromium: run dev/setup.sh chromium";
         if (chromium.empty()) GTEST_SKIP() << "no Chromium";
         write_whole_file(folder / "it.json", {nasty_report().dump()});
-        expect_ok(run_program({BINARY_DIR "/report", "--page", folder / "it.json"}));
+        expect_ok(run_program("report --page", folder / "it.json"));
         page = read_whole_file(folder / "it.html");
     }
 

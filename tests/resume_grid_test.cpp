@@ -52,14 +52,13 @@ static void expect_same_files(const std::string& a, const std::string& b) {
 static std::vector<Words> combinations(const std::string& questions) {
     const std::vector<std::vector<Words>> choices = {
         {{"-n", "-1"}, {"-n", "3"}, {"-n", "4"}},
-        {{"-v", "0"}, {"-v", "4"}, {"-v", "5"}, {"-v", "5", "--patience", "1"}},
+        {{"-v", "0"}, {"-v", "4"}, {"-v", "5"}, args("-v 5 --patience 1")},
         {{"-nk", "0"}, {"-nk", "1"}, {"-nk", "2"}},
         {{"-nm", "0"}, {"-nm", "5"}, {"-nm", "6"}},
         {{"--keep-best=true"}, {"--no-keep-best"}},
         {{"-s", "0"}, {"-s", "4"}, {"-s", "7"}},
         {{"-h", "0"}, {"-h", "1", "--hellaswag-file", questions}}};
-    std::vector<Words> all = {{"-e", tiny, "-b", "3", "-t", "17", "-x", "11", "-m", "2", "-l", "0.03", "-g",
-                               "5", "--device", "cpu"}};
+    std::vector<Words> all = {args("-e", tiny, "-b 3 -t 17 -x 11 -m 2 -l 0.03 -g 5 --device cpu")};
     for (const std::vector<Words>& choice : choices) {
         std::vector<Words> longer;
         for (const Words& start : all)
@@ -167,8 +166,8 @@ TEST_F(Grid, StoppedWithinAStepARunEndsWithTheSameFiles) {
 // A validation whose shard is gone, and a sample that cannot be printed.
 TEST_F(Grid, AnErrorBetweenStepsSavesThem) {
     write_tokens(Data::train, 60000, 67);
-    const Words options = {"-e", tiny, "-b", "1",   "-t", "16", "-d", "8000", "-x", "13", "-v",       "12",
-                           "-s", "12", "-n", "100", "-g", "5",  "-l", "0.1",  "-m", "2",  "--device", "cpu"};
+    const Words options =
+        args("-e", tiny, "-b 1 -t 16 -d 8000 -x 13 -v 12 -s 12 -n 100 -g 5 -l 0.1 -m 2 --device cpu");
     const Words command = with({program, "-o", run, "-i", train_data(), "-j", val}, options);
     const auto expect_resumes = [&](const std::string& err, const std::string& reason) {
         EXPECT_EQ(count_lines(err), 1) << err;

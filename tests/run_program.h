@@ -1,5 +1,5 @@
-// Runs a program in a test and collects its output: run_program({BINARY_DIR "/prepare_data", "--help"}). No
-// shell is involved; standard input is empty. Also helpers for files and for the program's output.
+// Runs a program in a test and collects its output: run_program("prepare_data --help"). No shell is involved;
+// standard input is empty. Also helpers for files and for the program's output.
 #pragma once
 #include <unistd.h>
 
@@ -135,6 +135,14 @@ Words args(const Parts&... parts) {
     return all;
 }
 inline std::string bin(const std::string& program) { return BINARY_DIR "/" + program; }
+
+// A program of this project, such as run_program("eval -m 2 -e", model).
+template <size_t size, class... Parts>
+ProgramResult run_program(const char (&command)[size], const Parts&... parts) {
+    Words words = args(command, parts...);
+    words[0] = bin(words[0]);
+    return run_program(words);
+}
 
 // Both; options of the first, with their values, give way to those of the same name in the second. After
 // mpirun's ":", another command begins.

@@ -26,9 +26,8 @@ static const int last = 1000;
 
 // A run of a second or two on the CPU.
 static Words command(const Data& data, const std::string& folder) {
-    return {program, "-i",  data.train, "-e", tiny, "-b", "3",  "-t",   "17", "-x", std::to_string(last),
-            "-n",    "900", "-v",       "0",  "-s", "0",  "-l", "0.01", "-u", "3",  "--device",
-            "cpu",   "-o",  folder};
+    return args(program, "-i", data.train, "-e", tiny, "-b 3 -t 17 -x", std::to_string(last),
+                "-n 900 -v 0 -s 0 -l 0.01 -u 3 --device cpu -o", folder);
 }
 
 static void expect_same_end(const std::string& a, const std::string& b) {
@@ -46,7 +45,7 @@ struct Signals : testing::Test {
         for (const int number : {SIGINT, SIGQUIT, SIGHUP}) std::signal(number, SIG_DFL);
         expect_ok(run_program(command(data, whole)));
     }
-    void resume() const { expect_ok(run_program({program, "-y", "1", "-o", run})); }
+    void resume() const { expect_ok(run_program("train_gpt2 -y 1 -o", run)); }
 
     // The run of that exit status and output was stopped on its way, has said why, and resumes.
     void expect_saved(int status, const std::string& output, int number, const std::string& name) {
@@ -379,8 +378,8 @@ TEST_F(Signals, LongWorkEndsWithinAMicroBatchOrAToken) {
     const Work all[] = {
         {{"-d", "510000000"}, "micro-batch", "step    1/"},
         {{"-j", large, "-v", "10"}, "validating", "val loss"},
-        {{"-j", data.val, "-v", "1", "-h", "1", "--hellaswag-file", questions}, "at step 1 ", "HellaSwag:"},
-        {{"-s", "1", "-g", "1000000"}, "generating:", "step    2/"}};
+        {args("-j", data.val, "-v 1 -h 1 --hellaswag-file", questions), "at step 1 ", "HellaSwag:"},
+        {args("-s 1 -g 1000000"), "generating:", "step    2/"}};
     for (const Work& work : all) {
         SCOPED_TRACE(work.begins);
         const ProgramResult stopped =
@@ -396,8 +395,7 @@ TEST_F(Signals, LongWorkEndsWithinAMicroBatchOrAToken) {
 
 // Each step accumulates the gradients of 40 micro-batches, and an epoch ends within a step.
 TEST_F(Signals, AStepThatIsNotFinishedIsRepeated) {
-    const Words options =
-        with(command(data, run), {"-d", std::to_string(40 * 3 * 17), "-x", "60", "-n", "60"});
+    const Words options = with(command(data, run), args("-d", std::to_string(40 * 3 * 17), "-x 60 -n 60"));
     expect_ok(run_program(with(options, {"-o", whole})));
     for (const char* step : {"step    1/", "step    7/", "step   30/"}) {
         const ProgramResult stopped = run_program(options, {SIGTERM, step, 0});
@@ -442,7 +440,7 @@ TEST_F(Signals, ASecondSigintEndsAtOnce) {
     Words options = {"bash", "-c", "set -m; exec >\"$0.out\"; { " + script + "; }", log};
     const Words train =
         with(command(data, run),
-             {"-e", "custom:layers=6,heads=8,channels=512,max_seq_len=1024,vocab=67", "-t", "1024"});
+             args("-e custom:layers=6,heads=8,channels=512,max_seq_len=1024,vocab=67 -t 1024"));
     options.insert(options.end(), {"bash", "-c", "exec \"$@\" >\"$0\"", log});
     options.insert(options.end(), train.begin(), train.end());
     const auto start = std::chrono::steady_clock::now();

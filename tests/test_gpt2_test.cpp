@@ -19,8 +19,8 @@ static Words devices() {
 
 static ProgramResult check(const std::string& device, const std::string& model, const std::string& state,
                            const std::string& losses, const std::string& precision = "fp32") {
-    return run_program(
-        {program, "--device", device, "--precision", precision, "--losses", losses, model, state});
+    return run_program("test_gpt2 --device", device, "--precision", precision, "--losses", losses, model,
+                       state);
 }
 
 static const char* const precisions[] = {"fp32", "bf16", "fp16"};

@@ -29,7 +29,7 @@ struct TextRun : ::testing::Test {
         return with({"env", "-C", folder.path, program, "--device", "cpu"}, options);
     }
     Words small(const std::string& text, const Words& options) const {
-        return command(with({"--text", text, "-e", shape, "-x", "4", "-g", "20"}, options));
+        return command(with(args("--text", text, "-e", shape, "-x 4 -g 20"), options));
     }
     ProgramResult train(const std::string& text, const Words& options = {}) const {
         const ProgramResult run = run_program(small(text, options));
@@ -50,9 +50,8 @@ TEST_F(TextRun, EndsWithAModelASampleAndAPlot) {
         EXPECT_TRUE(contains(run.out, part));
     EXPECT_EQ(run.err, "");
     EXPECT_TRUE(contains(read_whole_file(folder / "runs/my-text/loss.svg"), "best "));
-    const std::string text =
-        output_of(run_program({"env", "-C", folder.path, BINARY_DIR "/generate", "--device", "cpu", "-n", "5",
-                               "-e", "runs/my-text", "once"}));
+    const std::string text = output_of(
+        run_program(args("env -C", folder.path, bin("generate"), "--device cpu -n 5 -e runs/my-text once")));
     EXPECT_TRUE(text.starts_with("once")) << text;
 }
 
@@ -79,8 +78,8 @@ TEST_F(TextRun, AResumedRunSaysThatItsTextHasChanged) {
     train("my.txt");
     int steps = 4;
     const auto resume = [&](const Words& options) {
-        return output_of(run_program(
-            command(with({"-o", "runs/my-text", "-y", "1", "-x", std::to_string(++steps)}, options))));
+        return output_of(
+            run_program(command(with(args("-o runs/my-text -y 1 -x", std::to_string(++steps)), options))));
     };
     EXPECT_FALSE(contains(resume({}), is_other));
     write_whole_file(folder / "my.txt", {text, "more"});
@@ -94,8 +93,7 @@ TEST_F(TextRun, AResumedRunSaysThatItsTextHasChanged) {
     const std::string shard = folder / "runs/my-text/tokens/text_train.bin", bytes = read_whole_file(shard);
     for (const std::string& damaged : {bytes.substr(0, 3000), std::string(bytes).replace(3000, 1, "\xff")}) {
         write_whole_file(shard, {damaged});
-        expect_refused({"-o", "runs/my-text", "-y", "1"},
-                       ": restore runs/my-text/tokens, or train the run's");
+        expect_refused(args("-o runs/my-text -y 1"), ": restore runs/my-text/tokens, or train the run's");
     }
     remove_file(shard);
     expect_refused({"-o", "runs/my-text", "-y", "1"}, "text_train*.bin': restore runs/my-text/tokens, or");
@@ -118,9 +116,9 @@ TEST_F(TextRun, AResumedRunSaysThatItsTextHasChanged) {
 TEST_F(TextRun, ModelAndTextMustFit) {
     const std::string model = "custom:layers=1,heads=2,channels=24";
     expect_refused({"--text", "my.txt", "-e", model + ",vocab=100"}, "has a vocabulary of 100");
-    expect_refused({"--text", "my.txt", "-e", model + ",vocab=300", "--tokenizer", "bpe:400"},
+    expect_refused(args("--text my.txt -e", model + ",vocab=300", "--tokenizer bpe:400"),
                    "the tokenizer bpe:400 has 400 tokens");
-    expect_refused({"--text", "my.txt", "-e", model + ",max_seq_len=16", "-t", "17"},
+    expect_refused(args("--text my.txt -e", model + ",max_seq_len=16", "-t 17"),
                    "more than the model's max_seq_len 16");
     EXPECT_FALSE(file_exists(folder / "runs"));
     // of a text that repeats one document, nothing can be validated; there is no option for the fraction
@@ -134,7 +132,7 @@ TEST_F(TextRun, ModelAndTextMustFit) {
 TEST_F(TextRun, TokensBelongToTheRun) {
     const Words into = {"-o", "run [1]"}, moved = {"-o", "moved"};
     const auto resume = [&](const std::string& run) {
-        const std::string resumed = output_of(run_program(command({"-o", run, "-y", "1", "-x", "5"})));
+        const std::string resumed = output_of(run_program(command(args("-o", run, "-y 1 -x 5"))));
         EXPECT_TRUE(contains(resumed, "resuming " + run + " at step 4"));
         EXPECT_FALSE(contains(resumed, "train-data is "));
     };
@@ -165,18 +163,17 @@ TEST_F(TextRun, AModelNeedsNoOptimizerState) {
     train("my.txt", {"-o", "run"});
     for (const auto& entry : std::filesystem::directory_iterator(folder / "run"))
         if (entry.path().filename().string().starts_with("state_")) std::filesystem::remove(entry.path());
-    for (const Words& use : {Words{BINARY_DIR "/generate", "-e", "run", "--device", "cpu", "-n", "1", "once"},
-                             {program, "-e", "run", "--export", "hf", "hf"},
-                             {BINARY_DIR "/eval", "-e", "run", "-i", "run/tokens/text_val.bin", "--device",
-                              "cpu", "-t", "16"}}) {
+    for (const Words& use :
+         {args(bin("generate"), "-e run --device cpu -n 1 once"), args(program, "-e run --export hf hf"),
+          args(bin("eval"), "-e run -i run/tokens/text_val.bin --device cpu -t 16")}) {
         expect_ok(run_program(with({"env", "-C", folder.path}, use)));
     }
-    expect_refused({"-o", "run", "-y", "1"}, "state_00000004_00000.bin");
+    expect_refused(args("-o run -y 1"), "state_00000004_00000.bin");
 }
 
 // The model has the positions of -t, also more than those of the chosen one.
 TEST_F(TextRun, LongSequencesAreTaken) {
-    expect_ok(run_program(command({"--text", "my.txt", "-t", "512", "--dry-run=memory"})), " x 512 = ");
+    expect_ok(run_program(command(args("--text my.txt -t 512 --dry-run=memory"))), " x 512 = ");
 }
 
 // Documents end as in the run, with its own tokenizer.
@@ -205,8 +202,7 @@ TEST_F(TextRun, ADryRunWritesNothing) {
         EXPECT_TRUE(contains(run, "vocabulary 257"));
         EXPECT_EQ(bool(contains(run, "ms per step")), dry == std::string("--dry-run")) << run;
     }
-    expect_refused({"--text", "my.txt", "-t", "8192", "--dry-run=memory"},
-                   "a batch of 1 x 8192 has 8192: use");
+    expect_refused(args("--text my.txt -t 8192 --dry-run=memory"), "a batch of 1 x 8192 has 8192: use");
     const Words dry = {"--text", "my.txt", "-e", shape, "--dry-run=memory", "--epochs", "2"};
     const ProgramResult run = run_program(command(dry));
     EXPECT_TRUE(contains(run.out, "32 x 32 = 1024 tokens per step, 44 steps")) << run.err;
@@ -306,13 +302,12 @@ TEST_F(TextRun, UnusableTextsAreRefusedBeforeAnythingIsWritten) {
     expect_refused({"--text", "picture.png"}, "picture.png is not text: it is a picture");
     expect_refused({"--text", "empty"}, "the folder empty has no file");
     expect_refused({"--text", "-"}, "standard input");
-    expect_refused({"--text", "my.txt", "--include", "*.txt"},
-                   "--include chooses among the files of a folder");
+    expect_refused(args("--text my.txt --include *.txt"), "--include chooses among the files of a folder");
     expect_refused({"--text", "stories", "--include", "*"}, "--include '*' says how a text is read");
     expect_refused({"-i", "x.bin", "--field", "text"}, "--field text says how a text is read");
     write_whole_file(folder / "my.jsonl", {std::string(30000, '\n'), R"({"text": "a"})"});
     for (const Words& plan : {Words{"--dry-run"}, Words{"--dry-run=memory", "--skip-bad-lines"}})
-        expect_refused(with(plan, {"--text", "my.jsonl", "--field", "text", "--field", "nowhere"}),
+        expect_refused(with(plan, args("--text my.jsonl --field text --field nowhere")),
                        "my.jsonl: line 30001 has no string in a field 'nowhere'");
     expect_refused({"--text", "my.txt", "-d", "1000"}, "-d 1000 is not a multiple");
     expect_refused({"--text", "my.txt", "-i", "x.bin"}, "leave out -i and -j");
@@ -352,7 +347,7 @@ TEST_F(TextRun, SeveralTextsAreOneInTheirOrder) {
         return read_whole_file(folder / (run + "/tokens/text_train.bin"));
     };
     const auto train_on = [&](const Words& texts) {
-        return output_of(run_program(command(with({"-e", shape, "-x", "4", "-g", "20"}, texts))));
+        return output_of(run_program(command(with(args("-e", shape, "-x 4 -g 20"), texts))));
     };
     EXPECT_TRUE(contains(train_on({"--text", "b.txt", "--text", "a.txt"}), "read 0.033"));
     train("both");
@@ -361,15 +356,15 @@ TEST_F(TextRun, SeveralTextsAreOneInTheirOrder) {
     EXPECT_NE(tokens("runs/a-b-text"), tokens("runs/b-a-text"));
     const Words resumed = {"-o", "runs/a-b-text", "-y", "1", "-x", "5"};
     expect_ok(run_program(command(with({"--text", "a.txt", "--text", "./b.txt"}, resumed))));
-    expect_refused(with({"--text", "b.txt", "--text", "a.txt"}, resumed),
+    expect_refused(with(args("--text b.txt --text a.txt"), resumed),
                    "--text b.txt --text a.txt: the run in runs/a-b-text trains on ");
     expect_refused(with({"--text", "a.txt"}, resumed), "--text a.txt: the run in runs/a-b-text trains on ");
     expect_refused({"--text", "stories", "--text", "a.txt"}, "--text stories is a generated corpus");
 }
 
 TEST_F(TextRun, AStoppedRunIsPlottedAndSaysHowToGoOn) {
-    const ProgramResult stopped = run_program(
-        small("my.txt", {"-x", "100000", "-v", "10", "--patience", "0"}), {SIGINT, "at step 20 |"});
+    const ProgramResult stopped =
+        run_program(small("my.txt", args("-x 100000 -v 10 --patience 0")), {SIGINT, "at step 20 |"});
     EXPECT_EQ(stopped.status, 128 + SIGINT) << stopped.err;
     EXPECT_TRUE(contains(stopped.out, "plot: runs/my-text/loss.svg\n"));
     const std::string resumes = "; train_gpt2 -o runs/my-text -y 1 resumes from here";
@@ -379,7 +374,7 @@ TEST_F(TextRun, AStoppedRunIsPlottedAndSaysHowToGoOn) {
         << stopped.out;
     const std::string before = read_whole_file(folder / "runs/my-text/loss.svg");
     std::filesystem::remove(folder / "my.txt");  // its tokens are there
-    expect_ok(run_program(command({"-o", "runs/my-text", "-y", "1", "--patience", "1", "-l", "0"})),
+    expect_ok(run_program(command(args("-o runs/my-text -y 1 --patience 1 -l 0"))),
               "plot: runs/my-text/loss.svg\n");
     EXPECT_NE(read_whole_file(folder / "runs/my-text/loss.svg"), before);
 }
@@ -400,7 +395,7 @@ TEST_F(TextRun, AResumedRunRefusesAnotherText) {
                    "--include " + shell_word("*.txt") + ": the tokens of the run in a were prepared with no");
     expect_refused(with(b, {"--include", "*.txt"}),
                    "in b were prepared with --include " + shell_word("*.md"));
-    expect_refused(with(b, {"--include", "*.md", "--include", "*.txt"}),
+    expect_refused(with(b, args("--include *.md --include *.txt")),
                    "--include " + shell_word("*.md") + " --include " + shell_word("*.txt"));
     expect_refused(with(a, {"--field", "text"}), "in a were prepared with no --field");
     expect_refused(with(a, {"--as-text"}), "in a were prepared with no --as-text");
@@ -412,7 +407,7 @@ TEST_F(TextRun, AResumedRunRefusesAnotherText) {
     for (const char* same : {"my.txt", "./notes/../my.txt"})
         expect_ok(run_program(command(with(a, {"--text", same, "-x", "5"}))));
     for (const char* same : {"notes", "./notes/"})
-        expect_ok(run_program(command(with(b, {"--text", same, "--include", "*.md", "-x", "5"}))));
+        expect_ok(run_program(command(with(b, args("--text", same, "--include *.md -x 5")))));
 }
 
 TEST_F(TextRun, StoriesShowTheirEntropy) {
@@ -425,19 +420,18 @@ TEST_F(TextRun, StoriesShowTheirEntropy) {
 TEST_F(TextRun, FinetunesATrainedModel) {
     train("my.txt");
     write_text("other.txt", 1200);
-    expect_ok(run_program(command({"--text", "other.txt", "-e", "runs/my-text", "-x", "2"})),
+    expect_ok(run_program(command(args("--text other.txt -e runs/my-text -x 2"))),
               "--optimizer adamw --batch-size 4 --sequence-length 32 ", "--learning-rate 3e-05");
     const ProgramResult by_muon =
-        run_program(command({"--text", "other.txt", "-e", "runs/my-text", "-x", "2", "--optimizer", "muon"}));
+        run_program(command(args("--text other.txt -e runs/my-text -x 2 --optimizer muon")));
     EXPECT_TRUE(contains(by_muon.out, "--learning-rate 0.0004")) << by_muon.err;
 }
 
 // The batch that fits in memory is not larger than the validation data.
 TEST_F(TextRun, AutoTakesABatchThatTheDataHolds) {
-    expect_ok(run_program(command(
-                  {"--text", "my.txt", "-e", shape, "-b", "auto", "-d", "65536", "-x", "1", "-s", "0"})),
+    expect_ok(run_program(command(args("--text my.txt -e", shape, "-b auto -d 65536 -x 1 -s 0"))),
               "note: -b auto is -b 64 -r ");  // 4200 / 32 or less, divides 2048
-    expect_ok(run_program(command({"--text", "my.txt", "-e", shape, "-b", "auto", "-x", "1", "-s", "0"})),
+    expect_ok(run_program(command(args("--text my.txt -e", shape, "-b auto -x 1 -s 0"))),
               "note: -b auto is -b 32 -r ", "; -d stays 1024");
 }
 
@@ -451,7 +445,7 @@ TEST_F(TextRun, FinetunesAModelOfLongSequences) {
     expect_ok(
         run_program(command(words_of("--text my.txt -e custom:layers=1,heads=2,channels=16,max_seq_len=1024 "
                                      "-x 1 -b 1 -t 1024 -s 0 --tokenizer letters.bin -o long"))));
-    expect_ok(run_program(command({"--text", "my.txt", "-e", "long", "-x", "1", "-s", "0"})),
+    expect_ok(run_program(command(args("--text my.txt -e long -x 1 -s 0"))),
               " --batch-size 4 --sequence-length 1024 ");
 }
 
@@ -508,11 +502,10 @@ TEST(Recipe, StoriesOnACpuHaveOneRecipe) {
 }
 
 TEST_F(TextRun, MinutesAreThoseOfANewRunOnAText) {
-    expect_refused({"-i", "tokens.bin", "--minutes", "2"}, "no --text: --minutes chooses a run on a text");
+    expect_refused(args("-i tokens.bin --minutes 2"), "no --text: --minutes chooses a run on a text");
     train("my.txt");
-    const std::string again =
-        output_of(run_program(command({"-o", "runs/my-text", "-y", "1", "--minutes", "2", "-s",
-                                       "0"})));  // one command serves for the start and for every restart
+    // One command serves for the start and for every restart.
+    const std::string again = output_of(run_program(command(args("-o runs/my-text -y 1 --minutes 2 -s 0"))));
     EXPECT_TRUE(contains(again, "--minutes has no effect: "));
     EXPECT_FALSE(contains(again, "minutes is 2"));
 }

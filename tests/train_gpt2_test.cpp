@@ -38,8 +38,8 @@ TEST_F(train_gpt2, a_gpu_agrees_with_the_cpu_and_is_reproducible) {
 TEST_F(train_gpt2, accumulating_gradients_equals_a_larger_batch) {
     // -a 1 trains on the first batch in every micro-step, so both runs see the same tokens
     auto run = [&](const std::string& b, const std::string& d) {
-        return printed_losses(run_program(args(program, "-j", data.val, "-e", tiny, "-b", b, "-t 16 -d", d,
-                                               "-a 1 -x 4 -l 0.01 -s 0 -v 0 --device cpu"))
+        return printed_losses(run_program("train_gpt2 -j", data.val, "-e", tiny, "-b", b, "-t 16 -d", d,
+                                          "-a 1 -x 4 -l 0.01 -s 0 -v 0 --device cpu")
                                   .out);
     };
     const std::vector<double> once = run("2", "32"), twice = run("2", "64");
@@ -120,15 +120,13 @@ static void check_recomputation(const Words& settings, const Words& options) {
 TEST_F(train_gpt2, recomputing_only_saves_memory_on_the_cpu) {
     for (const char* dropout : {"0", "0.2"}) {
         SCOPED_TRACE(std::string("dropout ") + dropout);
-        check_recomputation({"0", "1", "2", "3"},
-                            {"--device", "cpu", "--precision", "bf16", "--dropout", dropout});
+        check_recomputation({"0", "1", "2", "3"}, args("--device cpu --precision bf16 --dropout", dropout));
     }
 }
 
 TEST_F(train_gpt2, recomputing_only_saves_memory_on_a_device) {
     if (devices().back() == "cpu") GTEST_SKIP() << "LLMC_TEST_DEVICE=none";
-    check_recomputation({"0", "3"},
-                        {"--device", devices().back(), "--precision", "bf16", "--dropout", "0.2"});
+    check_recomputation({"0", "3"}, args("--device", devices().back(), "--precision bf16 --dropout 0.2"));
 }
 
 // Each offloaded or not: the first half of a run, and the second, which resumes it. LAUNCHPAD_STAGED makes
@@ -178,8 +176,8 @@ static std::vector<float> all_weights(const std::string& path) {
 TEST_F(train_gpt2, reads_checkpoints_of_either_precision_into_either) {
     auto run = [&](const std::string& precision, const std::string& model, const std::string& output,
                    const std::string& steps) {
-        expect_ok(data.run({"-e", model, "-x", steps, "-n", "9", "-v", "0", "-s", "0", "-l", "0.01",
-                            "--device", "cpu", "--precision", precision, "-o", output}));
+        expect_ok(data.run(args("-e", model, "-x", steps, "-n 9 -v 0 -s 0 -l 0.01 --device cpu --precision",
+                                precision, "-o", output)));
         return model_path(output, atoi(steps.c_str()));
     };
     const std::string full = run("fp32", tiny, data / "full", "3"),
@@ -205,8 +203,8 @@ TEST_F(train_gpt2, sixteen_bits_start_from_the_weights_of_fp32) {
     std::vector<float> weights[3];
     for (int i = 0; i < 3; i++) {
         const char* precision[] = {"fp32", "bf16", "fp16"};
-        expect_ok(data.run({"-x", "0", "-s", "0", "-v", "0", "-n", "1", "--device", "cpu", "--precision",
-                            precision[i], "-o", data / precision[i]}));
+        expect_ok(data.run(
+            args("-x 0 -s 0 -v 0 -n 1 --device cpu --precision", precision[i], "-o", data / precision[i])));
         weights[i] = all_weights(model_path(data / precision[i], 0));
     }
     ASSERT_EQ(weights[0].size(), weights[1].size());
@@ -227,8 +225,8 @@ TEST_F(train_gpt2, sixteen_bits_start_from_the_weights_of_fp32) {
 TEST_F(train_gpt2, fp16_scales_the_loss_down_when_gradients_overflow) {
     for (const std::string& where : devices()) {
         const std::string result =
-            output_of(run_program({program, "-i", data.train, "-e", tiny, "-b", "1", "-t", "1", "-x", "30",
-                                   "-s", "0", "-l", "0.01", "--device", where, "--precision", "fp16"}));
+            output_of(run_program("train_gpt2 -i", data.train, "-e", tiny,
+                                  "-b 1 -t 1 -x 30 -s 0 -l 0.01 --device", where, "--precision fp16"));
         EXPECT_TRUE(contains(result, "scaled by 32768"));
         EXPECT_TRUE(contains(result, "the update was skipped"));
         const size_t last = result.rfind("step   30/30");
@@ -265,9 +263,8 @@ TEST_F(train_gpt2, skips_outliers_on_request) {
 
 TEST_F(train_gpt2, updates_that_are_not_finite_are_skipped_and_counted) {
     for (const std::string& where : devices()) {
-        const std::string result =
-            output_of(data.run({"-x", "20", "-s", "0", "-v", "0", "-l", "1000", "-c", "1", "-n", "20",
-                                "--device", where, "-o", data / where}));
+        const std::string result = output_of(
+            data.run(args("-x 20 -s 0 -v 0 -l 1000 -c 1 -n 20 --device", where, "-o", data / where)));
         const int skipped = count_of(result, "is not finite; the update was skipped");
         EXPECT_GE(skipped, 1) << result;
         EXPECT_EQ(count_of(read_whole_file(data / (where + "/metrics.csv")), ",not finite,"), skipped);
@@ -278,13 +275,13 @@ TEST_F(train_gpt2, updates_that_are_not_finite_are_skipped_and_counted) {
 
 TEST_F(train_gpt2, overfits_one_batch) {
     const std::string result = output_of(run_program(
-        args(program, "-j", data.val, "-e", tiny, "-b 2 -t 16 -a 1 -x 150 -l 0.01 -s 0 -v 0 --device cpu")));
+        "train_gpt2 -j", data.val, "-e", tiny, "-b 2 -t 16 -a 1 -x 150 -l 0.01 -s 0 -v 0 --device cpu"));
     EXPECT_NEAR(printed_losses(result)[0], std::log(67), 0.3);
     EXPECT_LT(printed_losses(result).back(), 0.1);
 }
 
 TEST_F(train_gpt2, runs_on_the_given_number_of_threads) {
-    const Words options = {"-x", "3", "-s", "0", "-v", "0", "--device", "cpu", "--threads"};
+    const Words options = args("-x 3 -s 0 -v 0 --device cpu --threads");
     const ProgramResult one = data.run(with(options, {"1"})), three = data.run(with(options, {"3"}));
     EXPECT_TRUE(contains(one.out, "device: CPU, 1 thread "));
     EXPECT_TRUE(contains(three.out, "device: CPU, 3 threads"));
@@ -292,7 +289,7 @@ TEST_F(train_gpt2, runs_on_the_given_number_of_threads) {
 }
 
 TEST_F(train_gpt2, profiles_a_gpu) {
-    const Words options = {"-x", "2", "-s", "0", "-v", "0", "--profile", "--device"};
+    const Words options = args("-x 2 -s 0 -v 0 --profile --device");
     const ProgramResult cpu = data.run(with(options, {"cpu"}));
     EXPECT_TRUE(contains(cpu.out, "no profile"));
     if (device() == "none") return;
@@ -304,8 +301,8 @@ TEST_F(train_gpt2, profiles_a_gpu) {
 
 TEST_F(train_gpt2, a_dry_run_prints_the_plan_and_writes_nothing) {
     for (const std::string& where : devices()) {
-        const std::string result = output_of(data.run(
-            {"-x", "1000", "-d", "102", "-n", "5", "-o", data / "out", "--dry-run", "--device", where}));
+        const std::string result =
+            output_of(data.run(args("-x 1000 -d 102 -n 5 -o", data / "out", "--dry-run --device", where)));
         for (const char* text :
              {"memory: ", "optimizer", "the largest batch that fits and divides -d 102 is -b 6\n",
               "tokens: 1.02e+05 in 1000 steps, 25.50 epochs", "operations: ", "time: about "})
@@ -316,10 +313,11 @@ TEST_F(train_gpt2, a_dry_run_prints_the_plan_and_writes_nothing) {
 }
 
 TEST_F(train_gpt2, out_of_memory_suggests_a_change) {
-    expect_refusal(run_program({program, "-i", data.train, "-e",
-                                "custom:layers=1024,heads=64,channels=8192,max_seq_len=32,vocab=67", "-b",
-                                "4", "-t", "32", "--device", "cpu"}),
-                   "not even one sequence fits: use a smaller model");
+    expect_refusal(
+        run_program(
+            "train_gpt2 -i", data.train,
+            "-e custom:layers=1024,heads=64,channels=8192,max_seq_len=32,vocab=67 -b 4 -t 32 --device cpu"),
+        "not even one sequence fits: use a smaller model");
 }
 
 // A terminal gets one status line, which is overwritten, unless it knows no escape sequences.
@@ -340,7 +338,7 @@ TEST_F(train_gpt2, a_terminal_gets_one_status_line) {
 
 // Each line is written at once, in order, so that a log explains a wait.
 TEST_F(train_gpt2, a_log_shows_what_happens_before_the_first_step) {
-    const Words options = {"-x", "1", "-s", "0", "-d", "102", "--device"};
+    const Words options = args("-x 1 -s 0 -d 102 --device");
     for (const std::string& where : devices()) {
         const std::string result = output_of(data.run(with(options, {where})));
         size_t at = 0;
@@ -372,7 +370,7 @@ TEST_F(train_gpt2, a_log_has_the_plan_before_an_error) {
 // In llm.c, a sample leaves values in the memory of attention that the next steps read.
 TEST_F(train_gpt2, pauses_between_steps_change_nothing) {
     for (const std::string& where : devices()) {
-        const Words options = {"-x", "6", "-l", "0.01", "-g", "30", "--device", where, "-o"};
+        const Words options = args("-x 6 -l 0.01 -g 30 --device", where, "-o");
         const ProgramResult plain = data.run(with(options, {data / "a", "-s", "0", "-v", "0", "-n", "6"}));
         const ProgramResult busy = data.run(with(options, {data / "b", "-s", "2", "-v", "2", "-n", "2"}));
         ASSERT_EQ(plain.status, 0) << plain.err;
@@ -407,5 +405,5 @@ TEST_F(train_gpt2, bad_input_gives_one_line_and_status_1) {
     };
     const Words usual = words_of("-x 1 -s 0 -v 0 --device cpu");
     for (const auto& [options, says] : cases) expect_refusal(data.run(with(usual, options)), says);
-    expect_refusal(run_program({program}));
+    expect_refusal(run_program("train_gpt2"));
 }

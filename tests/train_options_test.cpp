@@ -85,7 +85,7 @@ TEST_F(TrainOptions, TheScheduleIsWhatItsNameSays) {
 
 // Flags that llm.c's scripts pass and that have no effect here are accepted, each with a note.
 TEST_F(TrainOptions, FlagsWithoutEffectGiveANote) {
-    for (const std::string flag : {"-f", "-ge", "-lg", "-pi", "-ps", "-pf", "-pg", "-pn", "-pr", "-z"}) {
+    for (const std::string& flag : args("-f -ge -lg -pi -ps -pf -pg -pn -pr -z")) {
         const Options o = parse({"-i", "train.bin", flag, "1"});
         ASSERT_EQ(o.notes.size(), 1u) << flag;
         EXPECT_EQ(o.notes[0].rfind(flag + " has no effect", 0), 0u) << o.notes[0];
@@ -103,8 +103,7 @@ TEST_F(TrainOptions, FlagsWithoutEffectGiveANote) {
     }
     EXPECT_EQ(note({"--devices", "0,cpu", "--list-devices"}), "--devices has no effect with --list-devices");
     EXPECT_EQ(note({"--plot", "a", "--threads", "1", "-x", "3"}), "--max-steps has no effect with --plot");
-    EXPECT_EQ(note({"-e", "d1", "-x", "3", "--export", "hf", "a"}),
-              "--max-steps has no effect with --export");
+    EXPECT_EQ(note(args("-e d1 -x 3 --export hf a")), "--max-steps has no effect with --export");
     EXPECT_EQ(note({"--text", "a", "--muon-lr", "0.1"}), "");  // Muon is chosen
     const std::pair<const char*, const char*> in_vain[] = {
         {"-v 20", "--val-every has no effect: there is no -j"},
@@ -140,17 +139,17 @@ TEST_F(TrainOptions, FlagsWithoutEffectGiveANote) {
     for (const auto& [options, says] : in_vain)
         EXPECT_EQ(note(with({"-i", "a"}, words_of(options))), says) << options;
     EXPECT_EQ(note({"--text", "a", "-w", "1"}), "");  // a GPU may have bf16
-    for (const std::string option : {"--profile", "--log-every=3", "--tensorboard", "--retry-lost-device=1"})
-        EXPECT_EQ(note({"-i", "a", "-o", "r", "--dry-run", option}),
+    for (const std::string& option : args("--profile --log-every=3 --tensorboard --retry-lost-device=1"))
+        EXPECT_EQ(note(args("-i a -o r --dry-run", option)),
                   option.substr(0, option.find('=')) + " has no effect: it is for a training");
     for (const auto& [length, name] : {std::pair{"-x 4", "-x"}, {"--epochs 2", "--epochs"}}) {
-        const Words text = with({"--text", "a", "--minutes", "1"}, words_of(length));
+        const Words text = with(args("--text a --minutes 1"), words_of(length));
         const std::string says = name + std::string(" says how long the run is");
         EXPECT_EQ(note(text), says + ": --minutes chooses the rest");
         EXPECT_EQ(note(with(text, {"-e", "d2"})), "--minutes has no effect: " + says);
         EXPECT_EQ(note(with({"--text", "a"}, words_of(length))), "");
     }
-    EXPECT_EQ(note({"-i", "a", "-k", "constant", "-q", "0.1", "-m", "3"}),
+    EXPECT_EQ(note(args("-i a -k constant -q 0.1 -m 3")),
               "--val-batches has no effect: it is for -j; --final-lr-fraction has no effect: -k is constant");
     EXPECT_TRUE(parse({"-i", "train.bin", "-h", "0"}).notes.empty());
     EXPECT_EQ(parse({"-i", "train.bin", "--ranks-per-node", "1"}).ranks_per_node, 1);
@@ -276,19 +275,19 @@ TEST_F(TrainOptions, Refusals) {
         {{}, "-i"},
         {{"-i"}, "train-data"},
         {{"-a", "1"}, "-j"},
-        {{"-i", "x", "-y", "1"}, "-o"},
+        {args("-i x -y 1"), "-o"},
         {{"-i", "x", "--tensorboard"}, "-o"},
-        {{"-i", "x", "-m", "0"}, "-m 0"},
-        {{"-i", "x", "-d", "0"}, "-d 0"},
-        {{"-i", "x", "-b", "1048576", "-t", "2048"}, "2^30"},
-        {{"-i", "x", "--ranks-per-node", "2"}, "does not divide the 1 process of"},
+        {args("-i x -m 0"), "-m 0"},
+        {args("-i x -d 0"), "-d 0"},
+        {args("-i x -b 1048576 -t 2048"), "2^30"},
+        {args("-i x --ranks-per-node 2"), "does not divide the 1 process of"},
         {{"-i", "x", "--dry-run=foo"}, "--dry-run takes no value but memory: leave out '=foo'"},
         {{"--config", folder / "missing.toml"}, "missing.toml"},
         {{"-i", "x", "--config", folder / "unknown.toml"}, "max-stepz"},
         {{"-i", "x", "--config", folder / "range.toml"}, "range.toml, line 1: --batch-size: 0 is not at"},
         {{"-i", "x", "--config", folder / "text.toml"}, "batch-size"},
-        {{"-i", "x", "-y", "1", "-o", folder.path}, "options.toml"},
-        {{"-i", "x", "--text", "y"}, "leave out -i and -j"},
+        {args("-i x -y 1 -o", folder.path), "options.toml"},
+        {args("-i x --text y"), "leave out -i and -j"},
         {{"--text", "y", "--config", folder / "train.toml"}, "train.toml gives"},
         {{"--text", "y", "--config", folder / "val.toml"}, "leave out -i and -j, which"},
     };

@@ -51,13 +51,13 @@ TEST_F(Resume, IsBitIdentical) {
     const std::vector<Case> cases = {
         {"fp32", {}},
         {"bf16", {"--precision", "bf16"}, true},
-        {"bf16 without master weights", {"--precision", "bf16", "-w", "0"}},
+        {"bf16 without master weights", args("--precision bf16 -w 0")},
         {"fp16", {"--precision", "fp16"}},
         {"dropout", {"--dropout", "0.2"}, true},
-        {"outliers", {"-sl", "3", "-sg", "3"}},
+        {"outliers", args("-sl 3 -sg 3")},
         {"muon", {"--optimizer", "muon"}},
-        {"muon in bf16", {"--optimizer", "muon", "--precision", "bf16"}},
-        {"muon in fp16 without master weights", {"--optimizer", "muon", "--precision", "fp16", "-w", "0"}},
+        {"muon in bf16", args("--optimizer muon --precision bf16")},
+        {"muon in fp16 without master weights", args("--optimizer muon --precision fp16 -w 0")},
         {"one batch", {"-a", "1"}}};
     const std::string a = data / "a", b = data / "b";
     for (const std::string& where : devices())
@@ -95,9 +95,9 @@ TEST_F(Resume, KeepsTheLossScale) {
 }
 
 TEST_F(Resume, ASignalWithoutAFolderSavesNothing) {
-    const ProgramResult unsaved = run_program(
-        {program, "-i", data.train, "-e", tiny, "-b", "3", "-t", "17", "-x", "100000", "--device", "cpu"},
-        {SIGINT, "step    3/", 0});
+    const ProgramResult unsaved =
+        run_program(args(program, "-i", data.train, "-e", tiny, "-b 3 -t 17 -x 100000 --device cpu"),
+                    {SIGINT, "step    3/", 0});
     EXPECT_EQ(unsaved.status, 128 + SIGINT) << unsaved.out << unsaved.err;
     EXPECT_TRUE(contains(unsaved.out, "nothing was saved"));
 }
@@ -199,8 +199,7 @@ TEST_F(Resume, NeedsOnlyLlmcsFiles) {
     cut_after(b, 8);
     for (int step : {4, 8}) std::filesystem::remove(run_path(b, step));
     std::filesystem::remove(options_path(b));
-    expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", b, "-y", "1", "-s", "0"})),
-              "llm.c's files alone");
+    expect_ok(data.run(with(twelve, args("--device cpu -o", b, "-y 1 -s 0"))), "llm.c's files alone");
     for (auto path : {model_path, optimizer_path})
         EXPECT_TRUE(read_whole_file(path(a, 12)) == read_whole_file(path(b, 12)));
 }
@@ -219,7 +218,7 @@ TEST_F(Resume, MovesAnEarlierRunAside) {
     expect_ok(data.run({"-x", "1", "-s", "0", "-v", "0", "--device", "cpu", "-o", a}));
     EXPECT_EQ(list_checkpoints(a + "/earlier_2"), (std::vector<int>{2}));
     // a run that cannot start moves nothing
-    EXPECT_EQ(data.run({"-x", "1", "-e", "d100", "--device", "cpu", "-o", a}).status, 1);
+    EXPECT_EQ(data.run(args("-x 1 -e d100 --device cpu -o", a)).status, 1);
     EXPECT_FALSE(std::filesystem::exists(a + "/earlier_3"));
 }
 
@@ -230,11 +229,10 @@ TEST_F(Resume, TwoProgramsDoNotShareAFolder) {
         held.open(a);
         expect_refusal(data.run({"-x", "1", "--device", "cpu", "-o", a}), "another train_gpt2");
     }
-    const ProgramResult killed = data.run({"-x", "100000", "-s", "0", "-v", "0", "--device", "cpu", "-o", a},
-                                          {SIGKILL, "step    3/", 0});
+    const ProgramResult killed =
+        data.run(args("-x 100000 -s 0 -v 0 --device cpu -o", a), {SIGKILL, "step    3/", 0});
     EXPECT_EQ(killed.status, 128 + SIGKILL);
-    expect_ok(
-        data.run({"-x", "1", "-s", "0", "--device", "cpu", "-o", a}));  // the killed program's lock is gone
+    expect_ok(data.run(args("-x 1 -s 0 --device cpu -o", a)));  // the killed program's lock is gone
 }
 
 // A resumed run accepts these changes of options.
@@ -243,7 +241,7 @@ TEST_F(Resume, AcceptsTheseChanges) {
     const Words bf16 = {"--precision", "bf16"};
     expect_ok(data.run(with(twelve, {"--device", "cpu", "-o", a, "--precision", "bf16"})));
     const std::vector<Words> changes = {
-        {"-b", "1"},   {"-b", "6"},      {"-b", "1", "-t", "6"},  {"-b", "2", "-t", "32", "-d", "128"},
+        {"-b", "1"},   {"-b", "6"},      args("-b 1 -t 6"),       args("-b 2 -t 32 -d 128"),
         {"-d", "204"}, {"-w", "0"},      {"--precision", "fp32"}, {"--precision", "fp16"},
         {"-x", "20"},  {"-k", "linear"}, {"-l", "0.001"},         {"-n", "3"},
         {"-j", ""},    {"-r", "2"}};
@@ -305,9 +303,10 @@ TEST_F(Resume, RefusesTheseChanges) {
         const std::string name = entry.path().filename().string();
         if (name.ends_with(".toml") || name.ends_with(".json")) std::filesystem::remove(entry.path());
     }
-    expect_refusal(data.run(with(twelve, {"--device", "cpu", "-o", a, "-y", "1", "-e",
-                                          "custom:layers=3,heads=2,channels=24,max_seq_len=32,vocab=67"})),
-                   "is not the model in", "2 layers");
+    expect_refusal(
+        data.run(with(twelve, args("--device cpu -o", a,
+                                   "-y 1 -e custom:layers=3,heads=2,channels=24,max_seq_len=32,vocab=67"))),
+        "is not the model in", "2 layers");
 }
 
 // Of as many tokens: the one that is being read is missed, the other is not.

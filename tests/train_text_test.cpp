@@ -54,7 +54,7 @@ TEST_F(train_gpt2, hellaswag_while_training) {
     const ProgramResult refused = data.run(with(options, {"-h", "1", "--hellaswag-file", data / "long.bin"}));
     expect_refusal(refused, "an ending of 18 tokens, but sequences have only 17");
     EXPECT_TRUE(printed_losses(refused.out).empty()) << refused.out;  // before the first step
-    expect_refusal(data.run({"-x", "1", "-h", "1", "--device", "cpu"}), "hellaswag_val.bin");
+    expect_refusal(data.run(args("-x 1 -h 1 --device cpu")), "hellaswag_val.bin");
 }
 
 TEST_F(train_gpt2, finds_the_downloaded_hellaswag) {
@@ -67,8 +67,7 @@ TEST_F(train_gpt2, finds_the_downloaded_hellaswag) {
 
 TEST_F(train_gpt2, samples_follow_the_options) {
     auto samples = [&](const Words& options) {
-        const std::string run = output_of(
-            data.run(with({"-x", "2", "-v", "0", "-s", "1", "-g", "40", "--device", "cpu"}, options)));
+        const std::string run = output_of(data.run(with(args("-x 2 -v 0 -s 1 -g 40 --device cpu"), options)));
         std::string found;
         for (size_t at = 0; (at = run.find("---\n", at)) != run.npos;) {
             const size_t end = run.find("\n---\n", at + 4);
@@ -90,9 +89,8 @@ TEST_F(train_gpt2, samples_follow_the_options) {
 TEST_F(train_gpt2, validation_loss_does_not_depend_on_the_batch_size) {
     write_tokens(data.val, 200, 67);
     auto val_loss = [&](const char* B) {
-        const std::string run =
-            output_of(run_program(args(program, "-i", data.train, "-j", data.val, "-e", tiny, "-b", B,
-                                       "-t 10 -x 0 -m -1 -s 0 --device cpu")));
+        const std::string run = output_of(run_program("train_gpt2 -i", data.train, "-j", data.val, "-e", tiny,
+                                                      "-b", B, "-t 10 -x 0 -m -1 -s 0 --device cpu"));
         double loss = 0;
         const size_t at = run.find("val loss ");
         EXPECT_NE(at, run.npos) << run;
@@ -133,8 +131,7 @@ TEST_F(train_gpt2, validation_in_bits_per_byte) {
         EXPECT_EQ(read_series(data / "a").validations.size(), 3u);
         EXPECT_NEAR(read_series(data / "a").validations.at(0).bits_per_byte, bits, 1e-4);
     }
-    const ProgramResult eval =
-        run_program({BINARY_DIR "/eval", "-e", data / "a", "-i", data.val, "-t", "17"});
+    const ProgramResult eval = run_program("eval -e", data / "a", "-i", data.val, "-t 17");
     double nats = NAN, bits = NAN;
     ASSERT_EQ(
         sscanf(eval.out.c_str(), "tokens 699 | loss %lf nats | perplexity %*f | %lf bits", &nats, &bits), 2)
@@ -144,7 +141,7 @@ TEST_F(train_gpt2, validation_in_bits_per_byte) {
 
 // -m counts batches, whose size depends on -b: the plan says how many tokens these are.
 TEST_F(train_gpt2, the_plan_says_what_a_validation_reads) {
-    const ProgramResult some = data.run({"-x", "0", "-m", "2", "-s", "0", "--device", "cpu"});
+    const ProgramResult some = data.run(args("-x 0 -m 2 -s 0 --device cpu"));
     EXPECT_TRUE(
         contains(some.out, "700 validation tokens, of which a validation reads 102 (-m 2; -m -1: all"));
     const ProgramResult all = data.run({"-x", "0", "-m", "-1", "-s", "0", "--device", "cpu"});

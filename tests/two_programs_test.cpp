@@ -27,8 +27,8 @@ static std::string write_text(const TemporaryFolder& folder, char letter, size_t
 }
 
 static Words prepare(const TemporaryFolder& folder, const std::string& text) {
-    return {BINARY_DIR "/prepare_data", "--out", folder / "data", "--name", "x",
-            "--shard-tokens",           "1000",  "--val-tokens",  "500",    text};
+    return args(bin("prepare_data"), "--out", folder / "data",
+                "--name x --shard-tokens 1000 --val-tokens 500", text);
 }
 
 // The letters in all shards, and their number.
@@ -107,9 +107,9 @@ TEST_F(TwoPrograms, TrainingRefusesShardsThatAreNotListed) {
         const std::string message = message_of([&] { open_token_shards(pattern); });
         EXPECT_TRUE(contains(message, says));
         for (const char* program : {BINARY_DIR "/train_gpt2", BINARY_DIR "/eval"})
-            expect_refusal(run_program({program, "-i", pattern, "-e",
-                                        "custom:layers=1,heads=1,channels=16,max_seq_len=16,vocab=257",
-                                        "--device", "cpu", "-b", "1", "-t", "16"}),
+            expect_refusal(run_program(args(program, "-i", pattern,
+                                            "-e custom:layers=1,heads=1,channels=16,max_seq_len=16,vocab=257 "
+                                            "--device cpu -b 1 -t 16")),
                            says);
     };
     std::vector<uint16_t> tokens(1000, 'b');
@@ -147,9 +147,8 @@ TEST_F(TwoPrograms, OnlyOneWritesAnOutput) {
         {folder / "hf/.export" + std::string(lock_suffix),
          {BINARY_DIR "/train_gpt2", "-e", shape, "--export", "hf", folder / "hf"}}};
     if (fs::exists(BINARY_DIR "/report"))  // built with the benchmarks
-        commands.push_back(
-            {folder / "report" + std::string(lock_suffix),
-             {BINARY_DIR "/report", "--device", "cpu", "--out", folder.path, "--only", "peak", "--quick"}});
+        commands.push_back({folder / "report" + std::string(lock_suffix),
+                            args(bin("report"), "--device cpu --out", folder.path, "--only peak --quick")});
     for (const auto& [lock, command] : commands) {
         SCOPED_TRACE(lock);
         const bool is_lock = lock.ends_with(lock_suffix);

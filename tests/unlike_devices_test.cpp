@@ -11,15 +11,13 @@ struct UnlikeDevices : Distributed {
     // Losses of the steps and validations of a job, whose line about the division has this text.
     std::vector<double> train_each(const std::vector<Member>& own, const Words& options,
                                    const std::string& output, const std::string& division) {
-        const ProgramResult result = start_each(own, options, output);
-        EXPECT_EQ(result.status, 0) << result.err << result.out;
-        EXPECT_TRUE(contains(result.out, "division of a step: " + division));
-        return with_validations(result.out);
+        const std::string result = output_of(start_each(own, options, output));
+        EXPECT_TRUE(contains(result, "division of a step: " + division));
+        return with_validations(result);
     }
     std::vector<double> train_one(int sequences, const Words& options) {
-        const ProgramResult result = run_program(trainer(sequences, "one", options));
-        EXPECT_EQ(result.status, 0) << result.err;
-        const std::vector<double> losses = with_validations(result.out);
+        const std::string result = output_of(run_program(trainer(sequences, "one", options)));
+        const std::vector<double> losses = with_validations(result);
         EXPECT_LT(losses[size_t(STEPS) - 1], 0.98 * losses[0]) << "the model learns nothing";
         return losses;
     }
@@ -102,8 +100,7 @@ TEST_F(UnlikeDevices, AKilledRunResumesBitIdentically) {
         until [ -e "$OUTPUT/DONE_00000020" ]; do sleep 0.01; done
         kill -KILL $(pgrep -f "^$PROGRAM .*$OUTPUT") $(pgrep -f "^(mpirun|prterun) .*$OUTPUT"))";
     const std::vector<Member> own = {on("cpu", "3"), on("cpu", "1")};
-    const Words options =
-        with(step_of(7), {"--dropout", "0.2", "-x", "1000", "-n", "20", "-nk", "2", "-v", "0"});
+    const Words options = with(step_of(7), args("--dropout 0.2 -x 1000 -n 20 -nk 2 -v 0"));
     expect_ok(start_each(own, options, "straight"));
     const ProgramResult killed = start_each(own, options, "killed", beside(script, "killed"));
     EXPECT_NE(killed.status, 0);
@@ -122,11 +119,10 @@ TEST_F(UnlikeDevices, ResumesWithAnotherDivision) {
     std::vector<double> resumed;
     int until = 0;
     for (const auto& own : jobs) {
-        const ProgramResult result =
-            start_each(own, with(options, {"-x", std::to_string(until += 5)}), "resumed");
-        ASSERT_EQ(result.status, 0) << result.err;
-        EXPECT_EQ(result.out.find("note: the division of a step changes") != std::string::npos, until > 5);
-        for (const double loss : printed_losses(result.out)) resumed.push_back(loss);
+        const std::string result =
+            output_of(start_each(own, with(options, {"-x", std::to_string(until += 5)}), "resumed"));
+        EXPECT_EQ(result.find("note: the division of a step changes") != std::string::npos, until > 5);
+        for (const double loss : printed_losses(result)) resumed.push_back(loss);
     }
     const ProgramResult alone = run_program(trainer(7, "resumed", with(options, {"-x", "20"})));
     EXPECT_TRUE(contains(alone.out, "not divided by speed any more"));
@@ -152,9 +148,9 @@ TEST_F(UnlikeDevices, EachMayHaveABatchOfItsOwn) {
 }
 
 TEST_F(UnlikeDevices, ASignalEndsAllAfterTheStep) {
-    const ProgramResult result = start_each(
-        {on("cpu", "3"), on("cpu", "1")}, with(step_of(12), {"-x", "1000000", "-b", "2"}), "stopped",
-        beside(R"(after_step_9; kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT"))", "stopped"));
+    const ProgramResult result =
+        start_each({on("cpu", "3"), on("cpu", "1")}, with(step_of(12), args("-x 1000000 -b 2")), "stopped",
+                   beside(R"(after_step_9; kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT"))", "stopped"));
     EXPECT_NE(result.status, 0);
     EXPECT_TRUE(contains(result.out, "stopped by SIGTERM, which mpirun sends for Ctrl-C, too; "))
         << result.err;
@@ -184,16 +180,14 @@ TEST_F(UnlikeDevices, RefusesStepsThatCannotBeDivided) {
 
 // Without -d, a step has a micro-batch of each process.
 TEST_F(UnlikeDevices, MicroBatchesMayDiffer) {
-    const ProgramResult result = start_each({{{"-b", "5"}}, {{"-b", "2"}}}, rate, "unlike");
-    ASSERT_EQ(result.status, 0) << result.err;
-    EXPECT_TRUE(contains(result.out, "\nbatch: 7 x 17 = 119 tokens per step"));
-    expect_near(with_validations(result.out), train_one(7, step_of(7)));
+    const std::string result = output_of(start_each({{{"-b", "5"}}, {{"-b", "2"}}}, rate, "unlike"));
+    EXPECT_TRUE(contains(result, "\nbatch: 7 x 17 = 119 tokens per step"));
+    expect_near(with_validations(result), train_one(7, step_of(7)));
 }
 
 TEST_F(UnlikeDevices, EqualProcessesAreNotDivided) {
-    const ProgramResult result = start(2, {"-n", "20"}, "equal");
-    ASSERT_EQ(result.status, 0) << result.err;
-    EXPECT_FALSE(contains(result.out, "division"));
+    const std::string result = output_of(start(2, {"-n", "20"}, "equal"));
+    EXPECT_FALSE(contains(result, "division"));
     EXPECT_FALSE(contains(read_whole_file(run_path(folder("equal"), STEPS)), "division"));
 }
 
@@ -253,23 +247,21 @@ sys.exit(program.wait()))"};
 
 TEST_F(UnlikeDevices, WhoCostsMoreThanHeBringsIsLeftOut) {
     const bool has_python = program_succeeds({"python3", "--version"});
-    const ProgramResult result =
-        start_each({{{"-b", "3"}, slowly}, {{"-b", "auto"}, has_python ? into_socket : Words()}},
-                   with(step_of(7), {"-n", "20"}), "left");
-    ASSERT_EQ(result.status, 0) << result.err << result.out;
+    const std::string result =
+        output_of(start_each({{{"-b", "3"}, slowly}, {{"-b", "auto"}, has_python ? into_socket : Words()}},
+                             with(step_of(7), {"-n", "20"}), "left"));
     EXPECT_TRUE(
-        contains(result.out, "division of a step: 0 sequences on cpu, 1 thread, which is left out; 7 on"));
-    expect_near(with_validations(result.out), train_one(7, step_of(7)));
+        contains(result, "division of a step: 0 sequences on cpu, 1 thread, which is left out; 7 on"));
+    expect_near(with_validations(result), train_one(7, step_of(7)));
     EXPECT_FALSE(file_exists(folder("left") + format_string("/state_%08d_00001.bin", STEPS)));
 }
 
 // It computes two of 40 sequences as fast as the other one the rest, but its update and its part of the
 // exchange take twenty times as long.
 TEST_F(UnlikeDevices, WhoseExchangeCostsMoreThanHeBringsIsLeftOut) {
-    const ProgramResult result =
-        start_each({{{"-b", "40"}}, {{"-b", "10"}, slowly}}, with(step_of(40), {"-v", "0"}), "left");
-    EXPECT_EQ(result.status, 0) << result.err << result.out;
-    EXPECT_TRUE(contains(result.out,
+    const std::string result = output_of(
+        start_each({{{"-b", "40"}}, {{"-b", "10"}, slowly}}, with(step_of(40), {"-v", "0"}), "left"));
+    EXPECT_TRUE(contains(result,
                          "division of a step: 40 sequences on cpu, 1 thread (micro-batches of 40); 0 "
                          "on cpu, 1 thread, which is left out"));
 }
@@ -302,10 +294,10 @@ TEST_F(UnlikeDevices, TheDivisionFollowsSpeeds) {
         done
         kill -TERM $victim)";
     // between machines, where nobody is left out
-    const ProgramResult result = start_each(
-        {{{"-b", "6"}}, {{"-b", "7"}}},
-        with(step_of(12), {"-x", "1000000", "-n", "20", "-nk", "1", "-v", "0", "--ranks-per-node", "1"}),
-        "slower", beside(script, "slower"));
+    const ProgramResult result =
+        start_each({{{"-b", "6"}}, {{"-b", "7"}}},
+                   with(step_of(12), args("-x 1000000 -n 20 -nk 1 -v 0 --ranks-per-node 1")), "slower",
+                   beside(script, "slower"));
     EXPECT_TRUE(contains(result.out, "note: speeds have changed; division of a step: "));
     EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
 }
@@ -329,9 +321,8 @@ struct Devices : UnlikeDevices {
 
 TEST_F(Devices, StartsThem) {
     expect_ok(run("cpu,cpu", {"--share", "1,1"}), "processes: 2");
-    const ProgramResult one = run("cpu", {});
-    EXPECT_EQ(one.status, 0) << one.err;
-    EXPECT_FALSE(contains(one.out, "processes"));
+    const std::string one = output_of(run("cpu", {}));
+    EXPECT_FALSE(contains(one, "processes"));
     const ProgramResult shares = run("cpu,cpu", {"--share", "3,1"});
     EXPECT_TRUE(contains(shares.out, "division of a step: 6 sequences on cpu, 1 thread, --share 3 "))
         << shares.err;

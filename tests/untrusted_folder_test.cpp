@@ -13,9 +13,7 @@ namespace fs = std::filesystem;
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
 static ProgramResult train(const Data& data, const std::string& output, Words more = {}) {
-    return data.run(
-        with({"-o", output, "-x", "4", "-n", "2", "-s", "0", "-v", "2", "--device", "cpu", "--tensorboard"},
-             more));
+    return data.run(with(args("-o", output, "-x 4 -n 2 -s 0 -v 2 --device cpu --tensorboard"), more));
 }
 
 // All files below the folder, and what is in them.
@@ -80,9 +78,9 @@ TEST_F(UntrustedFolder, FoldersOfTokensThatAreLinksAreRefused) {
     write_whole_file(data / "a.txt", {text});
     write_whole_file(data / "b.txt", {text, text});
     const auto train_text = [&](const char* name, const std::string& run) {
-        return run_program({program, "--text", data / name, "-o", run, "-e",
-                            "custom:layers=1,heads=1,channels=8,max_seq_len=16", "-b", "1", "-t", "16", "-x",
-                            "1", "-s", "0", "--device", "cpu"});
+        return run_program(
+            "train_gpt2 --text", data / name, "-o", run,
+            "-e custom:layers=1,heads=1,channels=8,max_seq_len=16 -b 1 -t 16 -x 1 -s 0 --device cpu");
     };
     expect_ok(train_text("a.txt", data / "victim"));
     const auto before = content_of(data / "victim/tokens");

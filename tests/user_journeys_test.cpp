@@ -48,8 +48,8 @@ struct Journey : ::testing::Test {
     }
     std::string data(const std::string& file) const { return folder / ("data/" + file); }
     Words trainer(const std::string& name, const Words& options) const {
-        return with({bin("train_gpt2"), "--device", "cpu", "-i", data(name + "_train.bin"), "-j",
-                     data(name + "_val.bin"), "-e", shape, "-b", "2", "-t", "16", "-x", "4", "-s", "0"},
+        return with(args(bin("train_gpt2"), "--device cpu -i", data(name + "_train.bin"), "-j",
+                         data(name + "_val.bin"), "-e", shape, "-b 2 -t 16 -x 4 -s 0"),
                     options);
     }
     ProgramResult train(const std::string& name, const Words& options) const {
@@ -70,18 +70,17 @@ struct Journey : ::testing::Test {
 TEST_F(Journey, AModelTakesItsVocabularyFromTheData) {
     for (const auto& [name, vocabulary] : std::vector<std::pair<std::string, std::string>>{
              {"my", "vocabulary 257,"}, {"bpe", "vocabulary 260,"}}) {
-        const ProgramResult run = train(name, {"-o", folder / name, "-n", "4", "-s", "4"});
+        const ProgramResult run = train(name, args("-o", folder / name, "-n 4 -s 4"));
         ASSERT_EQ(run.status, 0) << run.err;
         EXPECT_TRUE(contains(run.out, vocabulary));
         EXPECT_EQ(run.err, "");
         const Words told = {"-e", "custom:layers=1,heads=2,channels=16,max_seq_len=32,vocab=300",
                             "--dry-run"};
         EXPECT_TRUE(contains(train(name, told).out, "vocabulary 300,"));
-        const std::string text = output_of(
-            run_program({bin("generate"), "-e", folder / name, "--device", "cpu", "-n", "5", "once"}));
+        const std::string text =
+            output_of(run_program("generate -e", folder / name, "--device cpu -n 5 once"));
         EXPECT_TRUE(text.starts_with("once")) << text;
-        expect_ok(run_program({bin("eval"), "-e", folder / name, "--device", "cpu", "-i",
-                               data(name + "_val.bin"), "-m", "2"}),
+        expect_ok(run_program("eval -e", folder / name, "--device cpu -i", data(name + "_val.bin"), "-m 2"),
                   " bits per byte");
     }
 }
@@ -89,8 +88,8 @@ TEST_F(Journey, AModelTakesItsVocabularyFromTheData) {
 // Tokens that the tokenizer lacks are never drawn: of 300 alike, 43 are such. A model's file that says
 // nothing about its tokenizer takes the one that is named.
 TEST_F(Journey, TextNeverHasTokensThatTheTokenizerLacks) {
-    const std::string run = output_of(train("my", {"-e", shape + ",vocab=300", "-o", folder / "run", "-n",
-                                                   "4", "-s", "4", "-g", "200", "--temperature", "1000"}));
+    const std::string run = output_of(train(
+        "my", args("-e", shape + ",vocab=300", "-o", folder / "run", "-n 4 -s 4 -g 200 --temperature 1000")));
     EXPECT_TRUE(contains(run, "generating:"));
     std::filesystem::copy(folder / "run/model_00000004.bin", folder / "bare.bin");
     for (const Words& model : std::vector<Words>{{folder / "run"},
@@ -101,24 +100,21 @@ TEST_F(Journey, TextNeverHasTokensThatTheTokenizerLacks) {
         EXPECT_EQ(text.status, 0) << text.err;
         EXPECT_TRUE(contains(text.err, "200 written") || contains(text.err, "600 written")) << text.err;
     }
-    const ProgramResult exported =
-        run_program({bin("train_gpt2"), "--export", "hf", folder / "hf", "-e", folder / "run"});
+    const ProgramResult exported = run_program("train_gpt2 --export hf", folder / "hf", "-e", folder / "run");
     EXPECT_TRUE(contains(exported.out, "vocab.json")) << exported.err;
-    expect_ok(
-        run_program({bin("train_gpt2"), "-o", folder / "run", "-y", "1", "-x", "5", "--device", "cpu"}));
+    expect_ok(run_program("train_gpt2 -o", folder / "run", "-y 1 -x 5 --device cpu"));
 }
 
 TEST_F(Journey, TheTokenizerTravelsWithDataAndModel) {
     std::filesystem::remove(folder / "small.bin");
     rename_file(folder / "data", folder / "moved");
-    const ProgramResult run =
-        run_program({bin("train_gpt2"), "--device", "cpu", "-i", folder / "moved/bpe_train.bin", "-e", shape,
-                     "-b", "2", "-t", "16", "-x", "2", "-s", "0", "-n", "2", "-o", folder / "run"});
+    const ProgramResult run = run_program("train_gpt2 --device cpu -i", folder / "moved/bpe_train.bin", "-e",
+                                          shape, "-b 2 -t 16 -x 2 -s 0 -n 2 -o", folder / "run");
     ASSERT_EQ(run.status, 0) << run.err;
     std::filesystem::remove_all(folder / "moved");
     rename_file(folder / "run", folder / "elsewhere");
-    const ProgramResult text = run_program({bin("generate"), "-e", folder / "elsewhere/model_00000002.bin",
-                                            "--device", "cpu", "-n", "5", "once"});
+    const ProgramResult text =
+        run_program("generate -e", folder / "elsewhere/model_00000002.bin", "--device cpu -n 5 once");
     EXPECT_EQ(text.status, 0) << text.err;
     EXPECT_TRUE(contains(text.err, "2 tokens read"));  // end-of-text and "once"
 }
@@ -137,8 +133,8 @@ TEST_F(Journey, AnotherTokenizerIsRefusedByName) {
     std::filesystem::copy(folder / "run/model_00000004.bin", folder / "bare.bin");
     expect_refused(trainer("bpe", {"-e", folder / "bare.bin"}),
                    {"small.bin (260 tokens)", "vocabulary of 257"});
-    expect_refused({bin("generate"), "--device", "cpu", "-e", folder / "bare.bin", "--tokenizer",
-                    folder / "small.bin", "x"},
+    expect_refused(args(bin("generate"), "--device cpu -e", folder / "bare.bin", "--tokenizer",
+                        folder / "small.bin", "x"),
                    {"small.bin has 260 tokens", "bare.bin has only 257"});
 }
 
@@ -167,7 +163,7 @@ TEST_F(Journey, ASidecarKeepsWhatElseIsInTheFile) {
 
 TEST_F(Journey, ExportsAModelThatHuggingFacesToolsLoad) {
     expect_ok(train("bpe", {"-o", folder / "run", "-n", "4"}));
-    expect_ok(run_program({bin("train_gpt2"), "-e", folder / "run", "--export", "hf", folder / "hf"}));
+    expect_ok(run_program("train_gpt2 -e", folder / "run", "--export hf", folder / "hf"));
     for (const char* file : {"model.safetensors", "config.json", "generation_config.json", "README.md",
                              "tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json"})
         EXPECT_TRUE(file_exists(folder / "hf" + "/" + file)) << file;
@@ -206,7 +202,7 @@ TEST_F(Journey, AModelThatARunDeletesIsFoundAgain) {
 }
 
 TEST_F(Journey, ARunsFolderIsItsNewestGoodCheckpoint) {
-    expect_ok(train("my", {"-o", folder / "run", "-n", "2", "-l", "0.1"}));
+    expect_ok(train("my", args("-o", folder / "run", "-n 2 -l 0.1")));
     const Words rest = {"--device", "cpu", "-n", "9", "once"};
     auto generate = [&](const std::string& model) {
         return run_program(with({bin("generate"), "-e", model}, rest));
@@ -245,7 +241,7 @@ TEST_F(Journey, ATunedRunResumesWithoutItsBase) {
     expect_ok(train("my", {"-o", folder / "base", "-n", "4"}));
     expect_ok(train("my", {"-e", folder / "base", "-o", folder / "tuned", "-n", "2", "-x", "2"}));
     std::filesystem::remove_all(folder / "base");
-    expect_ok(run_program({bin("train_gpt2"), "-y", "1", "-o", folder / "tuned", "-x", "4"}));
+    expect_ok(run_program("train_gpt2 -y 1 -o", folder / "tuned", "-x 4"));
     EXPECT_EQ(find_latest_checkpoint(folder / "tuned").step, 4);
 }
 
@@ -255,18 +251,18 @@ TEST_F(Journey, PathsInAnOptionsFileAreRelativeToIt) {
     write_whole_file(folder / "configs/new.toml", {"train-data=\"../data/my_train.bin\"", rest});
     write_whole_file(folder / "configs/old.toml", {"train-data=\"data/my_train.bin\"", rest});
     const ProgramResult relative = run_program(
-        {"env", "-C", "/", bin("train_gpt2"), "--device", "cpu", "--config", folder / "configs/new.toml"});
+        args("env -C /", bin("train_gpt2"), "--device cpu --config", folder / "configs/new.toml"));
     EXPECT_EQ(relative.status, 0) << relative.err;
     const ProgramResult old =
-        run_program({"env", "-C", folder.path, bin("train_gpt2"), "--device", "cpu", "--config",
-                     "configs/old.toml"});  // relative to the current folder
+        run_program(args("env -C", folder.path, bin("train_gpt2"),
+                         "--device cpu --config configs/old.toml"));  // relative to the current folder
     EXPECT_EQ(old.status, 0) << old.err;
     expect_ok(train("my", {"-o", folder / "configs/base", "-n", "4"}));  // a model beside the file
     write_whole_file(folder / "configs/model.toml",
                      {"train-data=\"../data/my_train.bin\" # in \"bytes\"\n",
                       "model=\"base\"\nbatch-size=2\nsequence-length=16\n", "max-steps=1 # one # step\n"});
     expect_ok(run_program(
-        {"env", "-C", "/", bin("train_gpt2"), "--device", "cpu", "--config", folder / "configs/model.toml"}));
+        args("env -C /", bin("train_gpt2"), "--device cpu --config", folder / "configs/model.toml")));
     create_folders(folder / "configs/custom:layers=1,heads=2,channels=16,max_seq_len=32");  // no model
     expect_ok(run_program(
         {"env", "-C", "/", bin("train_gpt2"), "--device", "cpu", "--config", folder / "configs/new.toml"}));
@@ -313,11 +309,10 @@ TEST_F(Journey, KeepBestKeepsTheCheckpointWithTheLowestLoss) {
 
 // The best model is that of step 0, and learning at this rate destroys it.
 TEST_F(Journey, TheLastSampleIsOfTheBestModel) {
-    expect_ok(train("my", {"-o", folder / "base", "-l", "0.01", "-x", "30"}));
+    expect_ok(train("my", args("-o", folder / "base", "-l 0.01 -x 30")));
     const auto sample_of = [&](const std::string& rate) {
-        const std::string run =
-            output_of(train("my", {"-e", folder / "base", "-o", folder / "run", "-l", rate, "-k", "constant",
-                                   "-v", "2", "-s", "4", "-g", "30"}));
+        const std::string run = output_of(train("my", args("-e", folder / "base", "-o", folder / "run", "-l",
+                                                           rate, "-k constant -v 2 -s 4 -g 30")));
         const size_t start = run.find("generating:");
         EXPECT_TRUE(contains(run, "sample of the best model, of step 0:\ngenerating:"));
         return run.substr(start, run.find("---", start + 20) - start);
@@ -328,8 +323,7 @@ TEST_F(Journey, TheLastSampleIsOfTheBestModel) {
 // What else an export prints goes to standard error.
 TEST_F(Journey, AModelOnStandardOutputIsOnlyTheModel) {
     expect_ok(train("my", {"-o", folder / "run"}));
-    const ProgramResult to_pipe =
-        run_program({BINARY_DIR "/train_gpt2", "-e", folder / "run", "--export", "gguf", "/dev/stdout"});
+    const ProgramResult to_pipe = run_program("train_gpt2 -e", folder / "run", "--export gguf /dev/stdout");
     EXPECT_EQ(to_pipe.status, 0) << to_pipe.err;
     EXPECT_EQ(to_pipe.out.substr(0, 4), "GGUF");
     EXPECT_TRUE(contains(to_pipe.err, "taking the best checkpoint"));
@@ -364,10 +358,10 @@ TEST_F(Journey, KeepBestDeletesNothingThatStaysWithoutIt) {
     const std::vector<int> newest = {19, 10};
     EXPECT_EQ(kept({"-n", "10", "-nk", "2", "--no-keep-best"}), newest);
     EXPECT_EQ(kept({"-n", "10", "-nk", "2", "--keep-best"}), newest);  // the last step is the best
-    EXPECT_EQ(kept({"-n", "100", "-nm", "4", "--keep-best"}), (std::vector<int>{19, 16, 12, 8, 4}));
+    EXPECT_EQ(kept(args("-n 100 -nm 4 --keep-best")), (std::vector<int>{19, 16, 12, 8, 4}));
     EXPECT_EQ(kept({"-n", "10", "-nk", "1", "-v", "6", "--keep-best"}), (std::vector<int>{19}));
     const ProgramResult worse =  // the last step was the best one
-        train("my", {"-o", run, "-y", "1", "-x", "28", "-l", "0.5", "-k", "constant"});
+        train("my", args("-o", run, "-y 1 -x 28 -l 0.5 -k constant"));
     ASSERT_EQ(worse.status, 0) << worse.err;
     EXPECT_EQ(list_checkpoints(run), (std::vector<int>{28, 19})) << worse.out;
 }
@@ -383,7 +377,7 @@ TEST_F(Journey, AnExtraCheckpointSurvivesItsResume) {
         expect_ok(train("my", first));
         EXPECT_EQ(list_checkpoints(run), (std::vector<int>{12, 7}));
         delete_checkpoint(run, 12);
-        expect_ok(train("my", with({"-o", run, "-y", "1", "-j", text, "-v", "7"}, options)),
+        expect_ok(train("my", with(args("-o", run, "-y 1 -j", text, "-v 7"), options)),
                   "the best step so far, 7, is forgotten");
         return list_checkpoints(run);
     };
@@ -398,11 +392,9 @@ TEST_F(Journey, ARunResumesInAFolderOfAnyName) {
     std::filesystem::rename(folder / "data", place + "/data");
     const Words in_place = {"env", "-C", place, bin("train_gpt2"), "--device", "cpu", "-o", "run"};
     for (const char* shards : {"data/my_train*.bin", "data/my_train.bin"}) {
-        expect_ok(run_program(
-            with(in_place, {"-i", shards, "-e", shape, "-b", "2", "-t", "16", "-x", "4", "-n", "4"})));
-        const std::string elsewhere =
-            output_of(run_program({"env", "-C", "/", bin("train_gpt2"), "--device", "cpu", "-o",
-                                   place + "/run", "-y", "1", "-x", "5"}));
+        expect_ok(run_program(with(in_place, args("-i", shards, "-e", shape, "-b 2 -t 16 -x 4 -n 4"))));
+        const std::string elsewhere = output_of(
+            run_program(args("env -C /", bin("train_gpt2"), "--device cpu -o", place + "/run", "-y 1 -x 5")));
         EXPECT_FALSE(contains(elsewhere, "train-data is"));
         expect_ok(run_program(with(in_place, {"-y", "1", "-x", "6", "-i", shards})));
     }
@@ -421,8 +413,7 @@ TEST_F(Journey, ATokenizerIsFoundWhateverItsName) {
 TEST_F(Journey, AnExportDescribesItsTokenizer) {
     const std::string hf = folder / "hf";
     const auto export_run = [&](const std::string& model) {
-        return output_of(
-            run_program({bin("train_gpt2"), "-e", folder / model, "--export", "hf", hf, "--device", "cpu"}));
+        return output_of(run_program("train_gpt2 -e", folder / model, "--export hf", hf, "--device cpu"));
     };
     expect_ok(train("my", {"-e", shape + ",vocab=300", "-o", folder / "padded", "-n", "4"}));
     export_run("padded");
@@ -452,7 +443,7 @@ TEST_F(Journey, ARunInTheFolderOfItsModelKeepsTheTokenizer) {
 
 TEST_F(Journey, MetricsCountTheTokensOfAllBatchSizes) {
     expect_ok(train("my", {"-o", folder / "run", "-n", "4"}));  // 4 steps of 32 tokens
-    for (const Words& more : {Words{"-b", "4", "-x", "6"}, Words{"-b", "1", "-x", "7"}})
+    for (const Words& more : {args("-b 4 -x 6"), args("-b 1 -x 7")})
         expect_ok(train("my", with({"-o", folder / "run", "-y", "1"}, more)));
     const std::string metrics = read_whole_file(folder / "run/metrics.csv");
     for (const auto& [step, tokens] : std::map<int, int>{{3, 128}, {4, 192}, {5, 256}, {6, 272}})
@@ -464,15 +455,14 @@ TEST_F(Journey, MetricsCountTheTokensOfAllBatchSizes) {
 
 // Without -x, the run ends after an epoch, whose number of steps depends on the batch.
 TEST_F(Journey, AnEpochThatIsShorterThanTheRunSaysSo) {
-    expect_ok(train("my", {"-o", folder / "run", "-x", "200", "-n", "200", "-v", "0"}));
-    expect_refused(trainer("my", {"-o", folder / "run", "-y", "1", "-b", "8", "-x", "-1"}),
+    expect_ok(train("my", args("-o", folder / "run", "-x 200 -n 200 -v 0")));
+    expect_refused(trainer("my", args("-o", folder / "run", "-y 1 -b 8 -x -1")),
                    {"has already done 200 steps, and an epoch has ", "say with -x"});
 }
 
 // With this seed, the state of the random numbers would be 0, and so would they all.
 TEST_F(Journey, EverySeedDrawsDifferentTokens) {
-    const std::string run =
-        output_of(train("my", {"--seed", "18446744073709550321", "-s", "4", "--temperature", "9"}));
+    const std::string run = output_of(train("my", args("--seed 18446744073709550321 -s 4 --temperature 9")));
     const std::string before = "generating:\n---\n";
     const size_t begin = run.find(before) + before.size(), end = run.find("\n---\n", begin);
     const std::string text = run.substr(begin, end - begin);
@@ -495,7 +485,7 @@ TEST_F(Journey, MessagesNameTheOptionAndTheNearest) {
         {{"-e", "nowhere/gpt2-xl/"}, "`data/download.sh gpt2 gpt2-xl` downloads it"},
     };
     for (const auto& [options, part] : cases) expect_refused(trainer("my", options), {part});
-    expect_refused({bin("prepare_data"), "--out", "/proc/no", "--name", "x", folder / "my.txt"},
+    expect_refused(args(bin("prepare_data"), "--out /proc/no --name x", folder / "my.txt"),
                    {"prepare_data: cannot create directory /proc/no: "});
     expect_refused(words_of(bin("generate") + " -e d1 One day"),
                    {"unexpected argument 'day': a prompt of several words needs quotes"});
@@ -513,9 +503,8 @@ TEST_F(Journey, ATildeIsTheHomeFolderInEveryProgram) {
     EXPECT_EQ(run(with(out, {"one", "--tokenizer=~/small.bin", "~/stories.txt"})).err, "");
     write_whole_file(folder / "list", {folder / "stories.txt"});
     EXPECT_EQ(run(with(out, {"two", "--files-from=~/list"})).err, "");
-    const ProgramResult trained =
-        run({bin("train_gpt2"), "--device", "cpu", "-i", "~/shards/two_train*.bin", "-e", shape, "-b", "2",
-             "-t", "16", "-x", "1", "-s", "0", "--output=~/run"});
+    const ProgramResult trained = run(args(bin("train_gpt2"), "--device cpu -i ~/shards/two_train*.bin -e",
+                                           shape, "-b 2 -t 16 -x 1 -s 0 --output=~/run"));
     EXPECT_EQ(trained.err, "");
     for (const Words& use : {Words{bin("generate"), "-n", "1", "--file=~/list"},
                              Words{bin("generate"), "-n", "1", "--prompts=~/list"},
@@ -548,8 +537,8 @@ TEST_F(Journey, ProgramsWithoutKernelsRunOnTheCpu) {
 }
 
 TEST_F(Journey, DryRunNeedsNoData) {
-    const std::string run = output_of(
-        run_program({bin("train_gpt2"), "--dry-run", "--device", "cpu", "-e", shape, "-b", "2", "-t", "16"}));
+    const std::string run =
+        output_of(run_program("train_gpt2 --dry-run --device cpu -e", shape, "-b 2 -t 16"));
     for (const char* part : {"data: none", "the largest batch that fits is -b ", "tokens/s"})
         EXPECT_TRUE(contains(run, part));
     EXPECT_FALSE(contains(run, "epochs"));
@@ -560,32 +549,29 @@ TEST_F(Journey, ADryRunOnABusyMachineSaysSo) {
     const std::string busy =
         "for i in $(seq $((4 * $(nproc)))); do (while :; do :; done) & done; \"$@\"; kill $(jobs -p)";
     const ProgramResult run =
-        run_program(with({"bash", "-c", busy, "bash"}, {bin("train_gpt2"), "--dry-run", "--device", "cpu",
-                                                        "-e", shape, "-b", "2", "-t", "16"}));
+        run_program(with({"bash", "-c", busy, "bash"},
+                         args(bin("train_gpt2"), "--dry-run --device cpu -e", shape, "-b 2 -t 16")));
     EXPECT_TRUE(contains(run.out, "note: other programs use the CPUs, too")) << run.err;
 }
 
 TEST_F(Journey, AnEstimateOfHoursSaysWhatTakesLess) {
-    const Words plan = {
-        bin("train_gpt2"), "--dry-run", "--device", "cpu", "-e", shape, "-b", "2", "-t", "16"};
+    const Words plan = args(bin("train_gpt2"), "--dry-run --device cpu -e", shape, "-b 2 -t 16");
     const ProgramResult run = run_program(with(plan, {"-x", "1000000000"}));
     EXPECT_TRUE(std::regex_search(run.out, std::regex("note: -x [0-9]+ takes about an hour; less time for")))
         << run.out << run.err;
 }
 
 TEST_F(Journey, LinesAndOptimizerOptionsHaveAnEffect) {
-    const ProgramResult usual = train("my", {"-x", "6", "-v", "0"});
+    const ProgramResult usual = train("my", args("-x 6 -v 0"));
     EXPECT_EQ(printed_losses(usual.out).size(), 6u);
     const ProgramResult few = train("my", {"-x", "6", "-v", "0", "--log-every", "4"});
     EXPECT_EQ(printed_losses(few.out).size(), 2u) << few.out;  // steps 4 and 6
-    for (const Words& change : std::vector<Words>{{"--beta1", "0.5"},
-                                                  {"--beta2", "0.5"},
-                                                  {"--eps", "0.1"},
-                                                  {"--grad-clip", "0.01", "--eps", "0.01"}}) {
+    for (const Words& change : std::vector<Words>{
+             {"--beta1", "0.5"}, {"--beta2", "0.5"}, {"--eps", "0.1"}, args("--grad-clip 0.01 --eps 0.01")}) {
         const std::string changed = output_of(train("my", with({"-x", "6", "-v", "0"}, change)));
         EXPECT_NE(printed_losses(changed), printed_losses(usual.out)) << change[0];
     }
-    const Words steps = {"-x", "6", "-v", "6", "-s", "6"};
+    const Words steps = args("-x 6 -v 6 -s 6");
     const ProgramResult whole = train("my", steps), dropping = train("my", with(steps, {"--dropout", "0.4"}));
     EXPECT_NE(printed_losses(dropping.out), printed_losses(whole.out));
     auto first_validation = [](const std::string& out) {  // of the untrained model: nothing is dropped there

@@ -140,9 +140,8 @@ static void expect_same_files(const std::string& a, const std::string& b, int st
 
 TEST_F(VulkanFaults, ATrainingRunEndsWithOneLineAndResumes) {
     const std::string whole = driver / "whole", half = driver / "half", run = driver / "run";
-    const Words work = all_calls
-                           ? Words{"-x", "4", "-v", "0", "-s", "0", "-e", one_layer, "-b", "1", "-t", "8"}
-                           : Words{"-x", "7", "-v", "4", "-m", "2", "-s", "4", "-g", "3"};
+    const Words work =
+        all_calls ? args("-x 4 -v 0 -s 0 -e", one_layer, "-b 1 -t 8") : args("-x 7 -v 4 -m 2 -s 4 -g 3");
     const int last = all_calls ? 4 : 7;
     expect_ok(driver.run(with(work, {"-n", "2", "-l", "0.01", "--device", device(), "-o", whole})));
     copy_folder(whole, half);
@@ -188,7 +187,7 @@ TEST_F(VulkanFaults, ALostDeviceIsReportedWithTheCheckpointToResume) {
     expect_ok(driver.run(options));  // counts
     const long late = driver.calls().of["vkQueueSubmit2"] - 2;
     auto lose = [&](const Words& more) {
-        Words command = {program, "-i", driver.train, "-e", one_layer, "-b", "3", "-t", "17"};
+        Words command = args(program, "-i", driver.train, "-e", one_layer, "-b 3 -t 17");
         const ProgramResult result =
             driver.run_with("vkQueueSubmit2", late, VK_ERROR_DEVICE_LOST, with(with(command, options), more));
         expect_one_line(result, "the GPU was lost in vkQueueSubmit2");
@@ -210,8 +209,8 @@ TEST_F(VulkanFaults, ALostDeviceIsRetried) {
     for (int run = 0; run < 2; run++)  // the first one measures the device, too
         expect_ok(driver.run(train("whole")));
     const long submissions = driver.calls().of["vkQueueSubmit2"];
-    Words command = {program, "-i", driver.train,          "-j", driver.val, "-e", tiny, "-b", "3",
-                     "-t",    "17", "--retry-lost-device", "1"};
+    Words command =
+        args(program, "-i", driver.train, "-j", driver.val, "-e", tiny, "-b 3 -t 17 --retry-lost-device 1");
     for (const long call : {1L, submissions / 2, submissions - 2}) {  // also before the first checkpoint
         SCOPED_TRACE(format_string("submission %ld of %ld", call, submissions));
         std::filesystem::remove_all(driver / "lost");
@@ -239,7 +238,7 @@ TEST_F(VulkanFaults, ALostDeviceIsRetried) {
 TEST_F(VulkanFaults, AWatchdogEndsWhatIsNotDivided) {
     const Variable watchdog("VULKAN_WATCHDOG", "2000");
     const ProgramResult undivided =
-        run_program(args(program, "-i", driver.train, "-e d6 -b 4 -t 64 -x 1 -v 0 -s 0 --device", device()));
+        run_program("train_gpt2 -i", driver.train, "-e d6 -b 4 -t 64 -x 1 -v 0 -s 0 --device", device());
     EXPECT_EQ(undivided.status, 1) << undivided.out;
     EXPECT_TRUE(contains(undivided.err, "the GPU was lost in vkQueueSubmit2"));
     EXPECT_TRUE(driver.calls().fired);
@@ -358,8 +357,8 @@ TEST_F(VulkanFaults, HeapsOfHalfAndOneAndAHalfGibHoldWhatNeitherHolds) {
     const Variable staged("LAUNCHPAD_STAGED", "1");
     const auto train = [&](const char* heaps, const std::string& option) {
         const Variable memory("VULKAN_MEMORY", heaps);
-        return run_program(args(program, "-e custom:layers=5,heads=16,channels=1024,max_seq_len=16", option,
-                                "-i", driver.train, "-b 1 -t 16 -x 1 -v 0 -s 0 --device", device()));
+        return run_program("train_gpt2 -e custom:layers=5,heads=16,channels=1024,max_seq_len=16", option,
+                           "-i", driver.train, "-b 1 -t 16 -x 1 -v 0 -s 0 --device", device());
     };
     const ProgramResult refused = train("512+1024", "--dry-run=memory");
     EXPECT_EQ(refused.status, 1);
@@ -375,11 +374,9 @@ TEST_F(VulkanFaults, ABudgetThatHalvesIsOneLine) {
     const Variable staged("LAUNCHPAD_STAGED", "1");
     const auto train = [&](const std::string& output, long submission) {
         const Variable halves("VULKAN_BUDGET_HALVES", std::to_string(submission));
-        const ProgramResult result =
-            driver.run({"-x", "5", "-n", "1", "-v", "1", "-m", "1", "-s", "2", "--device", device(), "-e",
-                        "custom:layers=2,heads=2,channels=256,max_seq_len=32,vocab=67", "-o", output});
-        EXPECT_EQ(result.status, 0) << result.out << result.err;
-        return result.out;
+        return output_of(
+            driver.run(args("-x 5 -n 1 -v 1 -m 1 -s 2 --device", device(),
+                            "-e custom:layers=2,heads=2,channels=256,max_seq_len=32,vocab=67 -o", output)));
     };
     for (const char* heaps : {"70+70", "64+30"}) {
         const Variable memory("VULKAN_MEMORY", heaps);
@@ -417,7 +414,7 @@ TEST_F(VulkanFaults, MemoryThatIsMissingAtASubmissionIsOneLine) {
         expect_one_line(result, "out of memory in vkQueueSubmit2: ", "--offload none");
         lost += result.err.find("are lost, and") != std::string::npos;
         if (list_checkpoints(driver / "run").empty()) continue;
-        expect_ok(run_program({program, "-y", "1", "-o", driver / "run"}));
+        expect_ok(run_program("train_gpt2 -y 1 -o", driver / "run"));
         expect_same_files(driver / "whole", driver / "run", 4);
     }
     EXPECT_GT(lost, 0);
@@ -431,14 +428,14 @@ TEST_F(VulkanFaults, TooLittleMemoryOfTheDeviceIsOneLine) {
         for (const int mib : {1, 4, 12, 20}) {  // at the start; parameters; gradients; the optimizer's state
             SCOPED_TRACE(format_string("%d MiB, staged %d", mib, staged));
             const SmallDevice small(mib, 64);
-            const ProgramResult result =
-                driver.run({"-x", "2", "-v", "0", "-s", "0", "-e", model, "--device", device()});
+            const ProgramResult result = driver.run(args("-x 2 -v 0 -s 0 -e", model, "--device", device()));
             expect_one_line(result, "out of device memory on ");
             EXPECT_TRUE(driver.calls().fired);
         }
         const ProgramResult planned =
-            driver.run({"-x", "2", "-e", "custom:layers=12,heads=12,channels=768,max_seq_len=32,vocab=67",
-                        "--device-memory", "900M", "-b", "2", "-t", "32", "--device", device()});
+            driver.run(args("-x 2 -e custom:layers=12,heads=12,channels=768,max_seq_len=32,vocab=67 "
+                            "--device-memory 900M -b 2 -t 32 --device",
+                            device()));
         expect_one_line(planned, "out of memory: -b 2 ");
     }
 }
@@ -449,12 +446,11 @@ TEST_F(VulkanFaults, OffloadsNoMoreThanTheDriverGrants) {
     const Variable staged("LAUNCHPAD_STAGED", "1");
     const auto train = [&](int host_mib) {
         const SmallDevice small(256, host_mib, ":host");
-        return driver.run({"-x", "2", "-v", "0", "-s", "0", "--offload", "optimizer", "--device", device(),
-                           "-e", "custom:layers=3,heads=2,channels=256,max_seq_len=32,vocab=67"});
+        return driver.run(args("-x 2 -v 0 -s 0 --offload optimizer --device", device(),
+                               "-e custom:layers=3,heads=2,channels=256,max_seq_len=32,vocab=67"));
     };
-    const ProgramResult fits = train(90), too_large = train(16);
-    EXPECT_EQ(fits.status, 0) << fits.err;
-    expect_one_line(too_large, "of the host's memory in each process", "--offload none");
+    expect_ok(train(90));
+    expect_one_line(train(16), "of the host's memory in each process", "--offload none");
 }
 
 // The calls to fail in eval and generate: three of some functions, or all.
@@ -469,12 +465,11 @@ static std::set<long> some_calls(const std::string& function, long count) {
 TEST_F(VulkanFaults, EvalAndGenerateEndWithOneLine) {
     const std::string model = "custom:layers=1,heads=2,channels=24,max_seq_len=32,vocab=257";
     const std::vector<Words> commands = {
-        {BINARY_DIR "/eval", "-e", model, "-i", driver.val, "-b", "2", "-m", "2", "--device", device()},
-        {BINARY_DIR "/generate", "-e", model, "-n", "4", "text", "--device", device()}};
+        args(bin("eval"), "-e", model, "-i", driver.val, "-b 2 -m 2 --device", device()),
+        args(bin("generate"), "-e", model, "-n 4 text --device", device())};
     for (const Words& command : commands) {
         const std::string name = std::filesystem::path(command[0]).filename().string();
-        const ProgramResult undisturbed = run_program(command);
-        ASSERT_EQ(undisturbed.status, 0) << undisturbed.err;
+        const std::string undisturbed = output_of(run_program(command));
         int fired = 0;
         for (const auto& [function, count] : driver.calls().of)
             for (const long call : some_calls(function, count)) {
@@ -485,7 +480,7 @@ TEST_F(VulkanFaults, EvalAndGenerateEndWithOneLine) {
                 ASSERT_TRUE(driver.calls().fired || all_calls);
                 fired += driver.calls().fired;
                 // 0: the fault came while memory was freed at the end
-                EXPECT_TRUE(result.status == 1 || result.out == undisturbed.out) << result.out;
+                EXPECT_TRUE(result.status == 1 || result.out == undisturbed) << result.out;
                 // after the line that names the device
                 EXPECT_EQ(
                     count_lines(result.err.substr(std::min(result.err.size(), result.err.find(name + ": ")))),
