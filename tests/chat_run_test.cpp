@@ -196,9 +196,7 @@ TEST_F(ChatRun, TransformersMakesTheSameTokens) {
 // The plain text keeps its documents, and decides the tokenizer.
 TEST_F(ChatRun, InAMixtureWithPlainText) {
     const std::string plain = folder / "plain.txt";
-    std::string text;
-    for (int i = 0; i < 1500; i++) text += "Number " + std::to_string(i) + " is next.\n\n";
-    write_whole_file(plain, {text});
+    write_whole_file(plain, {numbered(1500, "Number ", " is next.\n\n")});
     for (const std::string tokenizer : {"bytes", "bpe:300"}) {
         expect_ok(run_program(
             "train_gpt2 --text", plain + ":0.5", "--text", chat + ":0.5", "-o", folder / tokenizer,
@@ -446,9 +444,7 @@ TEST_F(ChatShards, AMaskThatIsMissingIsNamed) {
 
 TEST_F(ChatShards, OptionsOfOtherTextsAreRefused) {
     const std::string plain = folder / "plain.txt", weighted = chat + ":0.5";
-    std::string text;
-    for (int i = 0; i < 2000; i++) text += "Number " + std::to_string(i) + " is next.\n\n";
-    write_whole_file(plain, {text});
+    write_whole_file(plain, {numbered(2000, "Number ", " is next.\n\n")});
     const auto error = [&](Words words) {
         words.insert(words.begin(), {bin("prepare_data"), "--out", folder.path, "--name", "other"});
         return run_program(words).err;

@@ -73,11 +73,8 @@ TEST_F(Logs, HasNoValuesThatAreNotFinite) {
     EXPECT_TRUE(without_seconds(read_whole_file(folder / "metrics.csv"))
                     .ends_with("\n1,,0.5,2,10,not finite,,,S,0,\n2,3,0.5,,10,not finite,,,S,0,\n"));
     const std::string events = read_whole_file(log.events.path);
-    size_t losses = 0, norms = 0;
-    for (size_t at = 0; (at = events.find("loss/train", at)) != events.npos; at++) losses++;
-    for (size_t at = 0; (at = events.find("gradient_norm", at)) != events.npos; at++) norms++;
-    EXPECT_EQ(losses, std::size(bad));
-    EXPECT_EQ(norms, std::size(bad));
+    for (const char* tag : {"loss/train", "gradient_norm"})
+        EXPECT_EQ(count_of(events, tag), int(std::size(bad)));
 }
 
 TEST_F(Logs, ResumeKeepsEarlierSteps) {

@@ -298,11 +298,8 @@ TEST_F(MixedRun, TwoProcessesTrainLikeOne) {
 }
 
 TEST_F(MixedRun, TextsAreMixed) {
-    std::string novels, wiki;
-    for (int i = 0; i < 900; i++) novels += "once upon a time, line " + std::to_string(i) + "\n";
-    for (int i = 0; i < 1500; i++) wiki += std::to_string(i * i) + " is the square of a number\n";
-    write_whole_file(data / "novels.txt", {novels});
-    write_whole_file(data / "wiki.txt", {wiki});
+    write_whole_file(data / "novels.txt", {numbered(900, "once upon a time, line ", "\n")});
+    write_whole_file(data / "wiki.txt", {numbered(1500, "", " is followed by another number\n")});
     const auto train = [&](const Words& options) {
         return run_program(with({"env", "-C", data.path, program, "--device", "cpu", "-e",
                                  "custom:layers=1,heads=2,channels=16,max_seq_len=32", "-x", "4", "-s", "0"},

@@ -212,11 +212,8 @@ TEST_F(Outputs, PrepareDataLeavesFilesOfOthersAlone) {
 
 // A new run would move them, or remove those with a temporary name.
 TEST_F(Outputs, InputsInTheFolderOfARunStay) {
-    std::string text;
-    for (int i = 0; i < 1000; i++) text += "some words, and the number " + std::to_string(i) + "\n\n";
-    write_whole_file(folder / "text", {text});
-    expect_ok(
-        run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "text"}));
+    write_whole_file(folder / "text", {numbered(1000, "some words, and the number ", "\n\n")});
+    expect_ok(run_program("prepare_data --out", folder.path, "--name x", folder / "text"));
     const Words common = with(
         {BINARY_DIR "/train_gpt2", "-o", folder / "run"},
         words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16 -b 1 -t 16 -x 1 -s 0 --device cpu"));

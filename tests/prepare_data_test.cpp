@@ -421,8 +421,7 @@ static Words documents_of(const Tokens& tokens) {
 
 // validation_draw_test has what is drawn.
 TEST_F(prepare_data, validation_documents_follow_the_seed) {
-    std::string text;
-    for (int i = 0; i < 1000; i++) text += "document " + std::to_string(i) + "\n\n";
+    const std::string text = numbered(1000, "document ", "\n\n");
     write_whole_file(folder / "text", {text});
     auto draw = [&](const std::string& seed) {
         expect_ok(prepare(

@@ -163,6 +163,13 @@ inline Words with(const Words& options, const Words& more) {
     return all;
 }
 
+// So many texts, such as lines, with their numbers.
+inline std::string numbered(int count, const std::string& before, const std::string& after) {
+    std::string text;
+    for (int i = 0; i < count; i++) text += before + std::to_string(i) + after;
+    return text;
+}
+
 // For `env`, before programs that use MPI: its library leaks. Otherwise as in the preset "sanitize".
 inline const char* const WITHOUT_LEAK_CHECK = "ASAN_OPTIONS=detect_leaks=0:exitcode=99";
 

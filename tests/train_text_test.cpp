@@ -42,12 +42,8 @@ TEST_F(train_gpt2, hellaswag_while_training) {
     const ProgramResult with_it = data.run(with(options, {"-h", "1", "-o", data / "a"}));
     const ProgramResult without = data.run(with(options, {"-h", "0"}));
     ASSERT_EQ(with_it.status, 0) << with_it.err;
-    int shown = 0, logged = 0;
-    for (size_t at = 0; (at = with_it.out.find("HellaSwag: ", at)) != with_it.out.npos; at++) shown++;
-    const std::string log = read_whole_file(data / "a/main.log");
-    for (size_t at = 0; (at = log.find(" eval:", at)) != log.npos; at++) logged++;
-    EXPECT_EQ(shown, 2) << with_it.out;  // not at step 0
-    EXPECT_EQ(logged, 2) << log;
+    EXPECT_EQ(count_of(with_it.out, "HellaSwag: "), 2) << with_it.out;  // not at step 0
+    EXPECT_EQ(count_of(read_whole_file(data / "a/main.log"), " eval:"), 2);
     EXPECT_FALSE(contains(without.out, "HellaSwag"));
     EXPECT_EQ(printed_losses(with_it.out), printed_losses(without.out));  // training is not affected
     write_hellaswag(data / "long.bin", {{0, {1, 2}, {{std::vector<uint16_t>(18, 3), {4}, {5}, {6}}}}});

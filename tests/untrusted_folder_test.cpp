@@ -73,8 +73,7 @@ TEST_F(UntrustedFolder, FoldersThatAreLinksAreRefused) {
 
 // The folder of a run's tokens, and the one of an earlier run's.
 TEST_F(UntrustedFolder, FoldersOfTokensThatAreLinksAreRefused) {
-    std::string text;
-    for (int i = 0; i < 1000; i++) text += "some words of a text, " + std::to_string(i) + "\n\n";
+    const std::string text = numbered(1000, "some words of a text, ", "\n\n");
     write_whole_file(data / "a.txt", {text});
     write_whole_file(data / "b.txt", {text, text});
     const auto train_text = [&](const char* name, const std::string& run) {

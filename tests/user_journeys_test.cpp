@@ -34,9 +34,7 @@ struct Journey : ::testing::Test {
     const std::string shape = "custom:layers=1,heads=2,channels=16,max_seq_len=32";
 
     void SetUp() override {
-        std::string text;
-        for (int i = 0; i < 400; i++) text += "once upon a time, line " + std::to_string(i) + "\n";
-        write_whole_file(folder / "my.txt", {text});
+        write_whole_file(folder / "my.txt", {numbered(400, "once upon a time, line ", "\n")});
         write_small_tokenizer(folder / "small.bin");
         prepare("my", {});
         prepare("bpe", {"--tokenizer", folder / "small.bin"});

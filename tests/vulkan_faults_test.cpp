@@ -341,12 +341,10 @@ TEST_F(VulkanFaults, TwoHeapsOfTheDeviceAreUsedTogether) {
     const Variable staged("LAUNCHPAD_STAGED", "1");
     for (const char* heaps : {"", "64+64", "40+40"}) {
         *heaps ? setenv("VULKAN_MEMORY", heaps, 1) : unsetenv("VULKAN_MEMORY");
-        const ProgramResult result = run_program({program, "-i", driver.train, "-j", driver.val, "-x", "3",
-                                                  "-s", "0", "-e", model, "-b", "3", "-t", "17", "--device",
-                                                  device(), "-o", driver / ("heaps" + std::string(heaps))});
-        EXPECT_EQ(result.status, 0) << result.out << result.err;
-        EXPECT_EQ(count_of(result.out, "they lie in the host's memory"), heaps == std::string("40+40"))
-            << result.out;
+        const std::string result = output_of(
+            run_program("train_gpt2 -i", driver.train, "-j", driver.val, "-x 3 -s 0 -e", model,
+                        "-b 3 -t 17 --device", device(), "-o", driver / ("heaps" + std::string(heaps))));
+        EXPECT_EQ(count_of(result, "they lie in the host's memory"), heaps == std::string("40+40")) << result;
         expect_same_files(driver / "heaps", driver / ("heaps" + std::string(heaps)), 3);
     }
     unsetenv("VULKAN_MEMORY");
