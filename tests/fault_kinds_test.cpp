@@ -24,14 +24,20 @@ namespace fs = std::filesystem;
 
 static const int one_thread = setenv("OMP_NUM_THREADS", "1", 1);
 
+static Words preparation(const std::string& text, const std::string& folder) {
+    return args(bin("prepare_data"), text, "--out", folder, "--name x");
+}
+
+static Words evaluation(const std::string& model, const std::string& tokens) {
+    return args(bin("eval"), "-e", model, "-i", tokens, "-b 1 -t 16 --device cpu");
+}
+
 static ProgramResult run_faulty(const std::string& watched, const Words& settings, const Words& command) {
     return run_program(faulty(watched, settings, command));
 }
 
 static void write_text(const std::string& path, int lines) {
-    std::string text;
-    for (int i = 0; i < lines; i++) text += "some words, and the number " + std::to_string(i) + "\n\n";
-    write_whole_file(path, {text});
+    write_whole_file(path, {numbered(lines, "some words, and the number ", "\n\n")});
 }
 
 // A run with two checkpoints, shards in a folder of their own, and texts in another.
@@ -63,27 +69,19 @@ struct Journey {
 
 static std::vector<Journey> journeys(const Journeys& data) {
     const std::string copy = data / "copy", out = data / "out";
-    const Words eval = {BINARY_DIR "/eval", "-b", "1", "-t", "16", "--device", "cpu"};
-    return {{"eval", with(eval, {"-e", data.run_folder, "-i", data.shards + "/*.bin"}), data.path, ""},
-            {"resume", {program, "-y", "1", "-o", copy, "-x", "5", "-s", "0"}, copy, model_path(copy, 5)},
-            {"export", {program, "-e", copy, "--export", "hf", out}, copy, out + "/model.safetensors"},
-            {"prepare",
-             {BINARY_DIR "/prepare_data", data.texts, "--out", out, "--name", "x"},
-             data.texts,
-             out + "/x_train.bin"},
-            {"answers",
-             {BINARY_DIR "/prepare_data", data.answers, "--out", out, "--name", "x", "--val-fraction", "0.2"},
-             data.answers,
-             out + "/x_train.bin"},
-            {"tokenizer",
-             {BINARY_DIR "/prepare_data", data.texts, "--out", out, "--name", "x", "--tokenizer", "bpe:260",
-              "--val-fraction", "0.2"},
-             data.texts + "/a.txt",
-             out + "/x_train.bin"},
-            {"new run",
-             with({program, "-e", tiny, "-i", data.shards + "/*.bin", "-o", copy + "/new"},
-                  words_of("-x 1 -b 2 -t 16 -s 0 -v 0 --device cpu")),
-             data.shards, model_path(copy + "/new", 1)}};
+    return {
+        {"eval", evaluation(data.run_folder, data.shards + "/*.bin"), data.path, ""},
+        {"resume", args(program, "-y 1 -o", copy, "-x 5 -s 0"), copy, model_path(copy, 5)},
+        {"export", {program, "-e", copy, "--export", "hf", out}, copy, out + "/model.safetensors"},
+        {"prepare", preparation(data.texts, out), data.texts, out + "/x_train.bin"},
+        {"answers", with(preparation(data.answers, out), {"--val-fraction", "0.2"}), data.answers,
+         out + "/x_train.bin"},
+        {"tokenizer", with(preparation(data.texts, out), words_of("--tokenizer bpe:260 --val-fraction 0.2")),
+         data.texts + "/a.txt", out + "/x_train.bin"},
+        {"new run",
+         with({program, "-e", tiny, "-i", data.shards + "/*.bin", "-o", copy + "/new"},
+              words_of("-x 1 -b 2 -t 16 -s 0 -v 0 --device cpu")),
+         data.shards, model_path(copy + "/new", 1)}};
 }
 
 static std::string result_of(const Journey& journey, const ProgramResult& result) {
@@ -145,8 +143,7 @@ TEST(FaultKinds, AnErrorAtTheNewestCheckpointIsNoDamage) {
     const std::pair<Words, const char*> commands[] = {
         {{program, "-y", "1", "-o", copy, "-x", "5", "-s", "0"}, "step    5/5"},
         {{program, "-e", copy, "--export", "hf", hf}, "of step 4"},
-        {{BINARY_DIR "/eval", "-e", copy, "-i", data.val, "-b", "1", "-t", "16", "--device", "cpu"},
-         "of step 4"}};
+        {evaluation(copy, data.val), "of step 4"}};
     int failed = 0;
     for (const std::string& file : {model_path(copy, 4), optimizer_path(copy, 4), run_path(copy, 4)})
         for (const char* call : {"open:1", "open:2", "read:1", "read:2", "fstat:1", "fstat:2", "stat:1"})
@@ -175,9 +172,9 @@ TEST(FaultKinds, AFolderThatCannotBeListedIsNotEmpty) {
     const std::pair<std::string, Words> cases[] = {
         {data.shards, with(train, {"-i", pattern})},
         {data.path, with(train, {"-i", val, "-j", data / "*/a.bin"})},
-        {data.shards, {BINARY_DIR "/eval", "-e", data.run_folder, "-i", pattern, "--device", "cpu"}},
-        {data.texts, {BINARY_DIR "/prepare_data", data.texts, "--out", data.path, "--name", "x"}},
-        {data.texts + "/below", {BINARY_DIR "/prepare_data", data.texts, "--out", data.path, "--name", "x"}},
+        {data.shards, evaluation(data.run_folder, pattern)},
+        {data.texts, preparation(data.texts, data.path)},
+        {data.texts + "/below", preparation(data.texts, data.path)},
         {data.run_folder, {program, "-y", "1", "-o", data.run_folder}},
         {data.run_folder, {BINARY_DIR "/generate", "-e", data.run_folder, "--tokenizer", "bytes", "text"}},
         {data.run_folder, {program, "-e", data.run_folder, "--export", "gguf", data / "x.gguf"}},
@@ -238,10 +235,9 @@ TEST(FaultKinds, ALogThatLosesLinesAtCloseSaysSo) {
 TEST(FaultKinds, ATextWhoseSeekFailsIsNotReadFromTheMiddle) {
     TemporaryFolder folder;
     write_text(folder / "short.txt", 2);
-    expect_refusal(
-        run_faulty(folder / "short.txt", {"FILE_FAULT=lseek:1+:EIO"},
-                   {BINARY_DIR "/prepare_data", folder / "short.txt", "--out", folder.path, "--name", "x"}),
-        "short.txt: Input/output error");
+    expect_refusal(run_faulty(folder / "short.txt", {"FILE_FAULT=lseek:1+:EIO"},
+                              preparation(folder / "short.txt", folder.path)),
+                   "short.txt: Input/output error");
 }
 
 // As in a container whose image holds the run's folder: files can be renamed there, folders cannot.
@@ -394,9 +390,7 @@ TEST(FaultKinds, ARunKnowsItsFilesUnderAnySpelling) {
     EXPECT_EQ(read_whole_file(folder + "/earlier_1/main.log"), "mine");
     EXPECT_EQ(read_whole_file(folder + "/earlier_1/options.toml"), "mine");
     EXPECT_TRUE(read_whole_file(model_path(folder + "/earlier_1", 2)) == model);
-    expect_ok(run_faulty(data.path, no_case,
-                         {BINARY_DIR "/eval", "-e", data.run_folder + "/MODEL_00000004.BIN", "-i", data.val,
-                          "-b", "1", "-t", "16", "--device", "cpu"}));
+    expect_ok(run_faulty(data.path, no_case, evaluation(data.run_folder + "/MODEL_00000004.BIN", data.val)));
 }
 
 // Some file systems list each name in small letters, or in capitals, however it was spelled; some repeat
@@ -416,10 +410,7 @@ TEST(FaultKinds, AFileSystemMayListAndReadInItsOwnWay) {
                                           "-x 4 -n 2 -b 3 -t 16 -s 0 -v 0 --device cpu"));
         const bool small = system[0] == "FILE_FAULT_CASE=lower", large = system[0] == "FILE_FAULT_CASE=upper";
         const auto eval = [&](const std::string& model) {
-            return run_faulty(work, system,
-                              {BINARY_DIR "/eval", "-e", run + model, "-i", work + "/q_train.bin", "-b", "1",
-                               "-t", "16", "--device", "cpu"})
-                .status;
+            return run_faulty(work, system, evaluation(run + model, work + "/q_train.bin")).status;
         };
         for (int again = 0; again < 2; again++) {
             attempt({BINARY_DIR "/prepare_data", "--out", work, "--name", "Q", work + "/texts"});
@@ -460,8 +451,7 @@ TEST(FaultKinds, SpecialFilesInAFolderAreLeftOut) {
     write_text(texts + "/turns.txt", 3000);
     const uint64_t text_bytes = fs::file_size(texts + "/turns.txt");
     fs::resize_file(texts + "/turns.txt", uint64_t(200) << 20);  // a hole
-    const ProgramResult result = run_program(
-        {"timeout", "60", BINARY_DIR "/prepare_data", texts, "--out", folder.path, "--name", "x"});
+    const ProgramResult result = run_program(with({"timeout", "60"}, preparation(texts, folder.path)));
     EXPECT_EQ(result.status, 0) << result.err;
     EXPECT_TRUE(contains(result.err, "note: 4 entries were left out of folders"));
     EXPECT_TRUE(contains(result.err, format_string("turns.txt is not text, but zeros, from byte %llu on",
@@ -482,8 +472,7 @@ TEST(FaultKinds, WhatTheProgramsMadeIsNoText) {
         for (const Words& command :
              {prepare, with(prepare, {"--tokenizer", "bpe:270"}), with(train, {"2", "-o", "."}),
               with(train, {"2"}), words_of(BINARY_DIR "/make_corpus --stories 3 --out corpus.txt"),
-              with(train, {"3", "-o", ".", "-y", "1"}),
-              words_of(BINARY_DIR "/train_gpt2 -e . --export hf hf"),
+              with(train, args("3 -o . -y 1")), words_of(BINARY_DIR "/train_gpt2 -e . --export hf hf"),
               words_of(BINARY_DIR "/train_gpt2 -e . --export gguf model.gguf"), with(prepare, {})}) {
             SCOPED_TRACE(command[0] + " " + command[1] + " " + command.back());
             const ProgramResult result = run_program(command);
@@ -502,9 +491,8 @@ TEST(FaultKinds, ALongLineIsReadAsBytes) {
     TemporaryFolder folder;
     const std::string line(34 << 20, 'x');
     write_whole_file(folder / "plain", {line});
-    expect_ok(
-        run_program({BINARY_DIR "/prepare_data", "--out", folder.path, "--name", "x", folder / "plain"}),
-        format_string("%zu bytes,", line.size()));
+    expect_ok(run_program(preparation(folder / "plain", folder.path)),
+              format_string("%zu bytes,", line.size()));
 }
 
 // Nobody reads the output any more, while the program writes its files.
@@ -573,20 +561,18 @@ TEST(FaultKinds, StreamsThatDoNotBlockAreWaitedFor) {
                       lines = "echo -e 'first\\nsecond\\nthird' | " + answer;
     for (const bool is_late : {false, true}) {
         SCOPED_TRACE(is_late);
-        const ProgramResult trains =
-            run_without_blocking(with({program, "-i", data.train, "-e", tiny},
-                                      words_of("-x 300 -b 1 -t 8 -s 0 -v 0 --device cpu")),
-                                 is_late, {});
-        EXPECT_EQ(trains.status, 0) << trains.out;
+        const std::string trains =
+            output_of(run_without_blocking(with({program, "-i", data.train, "-e", tiny},
+                                                words_of("-x 300 -b 1 -t 8 -s 0 -v 0 --device cpu")),
+                                           is_late, {}));
         for (const char* line : {"step    1/300", "step  150/300", "step  300/300", "total average"})
-            EXPECT_TRUE(contains(trains.out, line));
+            EXPECT_TRUE(contains(trains, line));
         const ProgramResult help = run_without_blocking({program, "--help"}, is_late, {});
         EXPECT_EQ(help.status, 0);
-        EXPECT_EQ(help.out, output_of(run_program({program, "--help"})));
-        const ProgramResult answers =
-            run_without_blocking(words_of(answer), is_late, {"first\n", "second\n", "third\n"});
-        EXPECT_EQ(answers.status, 0);
-        EXPECT_EQ(answers.out, output_of(run_program({"bash", "-c", lines + "2>&1 | cat"})));
+        EXPECT_EQ(help.out, output_of(run_program("train_gpt2 --help")));
+        const std::string answers =
+            output_of(run_without_blocking(words_of(answer), is_late, {"first\n", "second\n", "third\n"}));
+        EXPECT_EQ(answers, output_of(run_program({"bash", "-c", lines + "2>&1 | cat"})));
     }
     std::signal(SIGPIPE, SIG_DFL);
 }
@@ -602,7 +588,7 @@ TEST(FaultKinds, HelperFilesHaveNamesOfTheirOwn) {
         {{wiki, wiki + ".json", wiki + "_train.bin", wiki + "_train_000000.bin", wiki + ".tokenizer"},
          {BINARY_DIR "/prepare_data", "--out", data.path, "--name", "wiki", wiki}},
         {{corpus}, {BINARY_DIR "/make_corpus", "--stories", "3", "--out", corpus}},
-        {{gguf}, {program, "-e", shape, "--tokenizer", "bytes", "--export", "gguf", gguf}},
+        {{gguf}, args(program, "-e", shape, "--tokenizer bytes --export gguf", gguf)},
         {{run_folder, run_folder + "/main.log", model_path(run_folder, 1), run_folder + "/DONE_00000001"},
          with({program, "-i", data.train, "-e", tiny, "-o", run_folder},
               words_of("-x 1 -b 3 -t 17 -s 0 -v 0 --device cpu"))}};
@@ -638,7 +624,7 @@ TEST(FaultKinds, ShardsAreKnownUnderAnySpelling) {
                                words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16,vocab=257 -x 1 "
                                         "-b 2 -t 16 -s 0 -v 0 --device cpu")));
     };
-    expect_ok(run_program({BINARY_DIR "/prepare_data", "--out", data.path, "--name", "x", data.texts}));
+    expect_ok(run_program(preparation(data.texts, data.path)));
     for (const char* name : {"x_train.bin", "X_train.bin", "x_TRAIN.bin", "X_TRAIN.BIN"}) {
         const ProgramResult result = train(name, std::string("of_") + name);
         EXPECT_EQ(result.status, 0) << result.err;
@@ -657,9 +643,8 @@ TEST(FaultKinds, ALinkIsLeftOutOrTheErrorIsSaid) {
     fs::create_symlink("a.txt", folder / "d/b.txt");
     int failed = 0;
     for (const std::string& number : words_of("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16")) {
-        const ProgramResult result =
-            run_faulty(folder / "d", {"FILE_FAULT=stat:" + number + ":EIO"},
-                       {BINARY_DIR "/prepare_data", folder / "d", "--out", folder.path, "--name", "x"});
+        const ProgramResult result = run_faulty(folder / "d", {"FILE_FAULT=stat:" + number + ":EIO"},
+                                                preparation(folder / "d", folder.path));
         failed += result.status != 0;
         EXPECT_TRUE(contains(result.err, result.status ? "Input/output error" : "1 entry was left out"))
             << number;
@@ -675,64 +660,10 @@ TEST(FaultKinds, ATextGivenTwiceIsKnownUnderAnyName) {
     for (const char* numbers : {"LC_ALL=C", "FILE_FAULT_INODES=1", "FILE_FAULT_INODES=spelling"})
         for (const auto& [other, is_one] :
              std::map<std::string, bool>{{"two.txt", false}, {"ONE.txt", true}}) {
-            const Words command = {
-                program, "--device",   "cpu",    "--dry-run=memory", "-x",     "1",
-                "-o",    folder / "r", "--text", folder / "one.txt", "--text", folder / other};
+            const Words command = args(program, "--device cpu --dry-run=memory -x 1 -o", folder / "r",
+                                       "--text", folder / "one.txt", "--text", folder / other);
             const ProgramResult result = run_faulty(folder.path, {"FILE_FAULT_CASE=1", numbers}, command);
             EXPECT_EQ(contains(result.err, "given twice"), is_one) << numbers << result.err << result.out;
             EXPECT_EQ(result.status, is_one);
         }
-}
-
-// What a line says of a checkpoint is what the folder holds.
-TEST(FaultKinds, LinesSayWhatHappened) {
-    const Data data;
-    int counts[2] = {};
-    for (const char* rate : {"3e-4", "1"})  // the last validation is the best one, or an earlier one
-        for (const char* keeps : {"--keep-best", "--no-keep-best"})
-            for (const char* save : {"1", "3", "5"}) {
-                const std::string folder = data / format_string("run%s_%s_%s", keeps, save, rate);
-                const std::string result =
-                    output_of(data.run(with({"-o", folder, "-n", save, "-l", rate, keeps},
-                                            words_of("-x 5 -s 0 -v 2 -nk 2 --device cpu"))));
-                const size_t line = result.find("validation loss: best");
-                ASSERT_NE(line, std::string::npos) << result;
-                const std::string said = result.substr(line);
-                int step = -1;
-                ASSERT_EQ(sscanf(said.c_str() + said.find(" at step "), " at step %d", &step), 1) << said;
-                const bool is_there = fs::exists(done_path(folder, step));
-                EXPECT_TRUE(contains(said, is_there ? ", saved;" : ", not saved;"));
-                counts[is_there]++;
-                const ProgramResult eval = run_program({BINARY_DIR "/eval", "-e", folder, "-i", data.val,
-                                                        "-b", "1", "-t", "16", "--device", "cpu"});
-                ASSERT_EQ(eval.status, 0) << eval.err;
-                EXPECT_EQ((eval.out + eval.err).find("the last one, too") != std::string::npos, step == 5)
-                    << eval.out << eval.err;
-            }
-    EXPECT_GT(counts[0], 0);
-    EXPECT_GT(counts[1], 0);
-}
-
-// A run that is extended says how its learning rate jumps, and how to continue at the one of its end.
-TEST(FaultKinds, AnExtendedRunSaysItsRate) {
-    const Data data;
-    for (const char* schedule : {"cosine", "linear"}) {
-        const std::string folder = data / schedule;
-        expect_ok(data.run(
-            with({"-o", folder, "-k", schedule}, words_of("-x 4 -q 0.1 -l 0.01 -s 0 -v 0 --device cpu"))));
-        fs::copy(folder, folder + "2", fs::copy_options::recursive);
-        const ProgramResult jumps = run_program({program, "-y", "1", "-o", folder, "-x", "40"});
-        const size_t advice = jumps.out.find("-k constant -l ");
-        ASSERT_NE(advice, std::string::npos) << jumps.out;
-        const std::string words = jumps.out.substr(advice, jumps.out.find(" continues", advice) - advice);
-        EXPECT_TRUE(contains(words, "-l 0.001 "));  // a tenth of the peak: -q
-        const std::string goes_on = output_of(
-            run_program(with({program, "-y", "1", "-o", folder + "2", "-x", "6"}, words_of(words))));
-        EXPECT_FALSE(contains(goes_on, "the learning rate follows"));
-    }
-    const std::string to_zero = data / "to_zero";
-    expect_ok(data.run(with({"-o", to_zero}, words_of("-k linear -x 4 -q 0 -s 0 -v 0 --device cpu"))));
-    const ProgramResult zero = run_program({program, "-y", "1", "-o", to_zero, "-x", "8"});
-    EXPECT_TRUE(contains(zero.out, "the learning rate follows"));
-    EXPECT_FALSE(contains(zero.out, "-k constant"));
 }

@@ -6,6 +6,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/utf8.h"
 #include "llmc/data/hellaswag.h"
+#include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
 
 #ifndef _WIN32
@@ -25,8 +26,8 @@ struct TrueLines : ::testing::Test {
     const std::string model = "custom:layers=1,heads=2,channels=16";
 
     void SetUp() override {
-        std::string text, chat;
-        for (int i = 0; i < 1000; i++) text += "once upon a time, line " + std::to_string(i) + "\n\n";
+        const std::string text = numbered(1000, "once upon a time, line ", "\n\n");
+        std::string chat;
         for (int i = 0; i < 100; i++) {
             const std::string n = std::to_string(i);
             chat += R"({"prompt": "What is )" + n + R"(?", "completion": "It is )" + n + "\"}\n";
@@ -67,9 +68,8 @@ TEST_F(TrueLines, ATextThatIsGivenTwiceIsRefused) {
         expect_refusal(run("prepare_data", with({"--out", "p", "--name", "n"}, texts)), " is given twice");
     }
     expect_refusal(train("-x 1 -o r --text a.txt:0.5 --text d:0.5"), "d/sub/hard.txt is given twice");
-    expect_refusal(
-        run("prepare_data", {"--out", "p", "--name", "n", "--field", "x", "--field", "x", "a.txt"}),
-        "--field x is given twice");
+    expect_refusal(run("prepare_data", args("--out p --name n --field x --field x a.txt")),
+                   "--field x is given twice");
     std::filesystem::create_symlink("own.txt", folder / "d/z.txt");
     const ProgramResult once = run("prepare_data", {"--out", "p", "--name", "n", "d"});
     EXPECT_EQ(once.status, 0) << once.err;
@@ -87,8 +87,8 @@ TEST_F(TrueLines, WhatHasNoEffectIsSaid) {
     const Words prepare = {"--out", "p", "--name", "n"};
     EXPECT_TRUE(
         contains(note("prepare_data", with(prepare, {"--seed", "3", "a.txt"})), "note: --seed has no"));
-    EXPECT_FALSE(contains(
-        note("prepare_data", with(prepare, {"--seed", "3", "--val-fraction", "0.1", "a.txt"})), "--seed"));
+    EXPECT_FALSE(
+        contains(note("prepare_data", with(prepare, args("--seed 3 --val-fraction 0.1 a.txt"))), "--seed"));
     const Words greedy = {"-e", "r", "-n", "2", "--temperature", "0", "--top-k", "3", "--seed", "3", "o"};
     EXPECT_EQ(count_of(note("generate", greedy), "has no effect: --temperature 0 always"), 2);
     const std::string likeliest = " has no effect: --top-k 1 always";
@@ -99,8 +99,7 @@ TEST_F(TrueLines, WhatHasNoEffectIsSaid) {
         4);
     EXPECT_TRUE(contains(note("generate", words_of("-e r -n 2 --device cpu --no-tensor-cores o")),
                          "note: --no-tensor-cores has no effect: it is for GPUs"));
-    EXPECT_EQ(note("generate", {"-e", "r", "-n", "2", "--top-k", "3", "o"}).find("no effect"),
-              std::string::npos);
+    EXPECT_EQ(note("generate", args("-e r -n 2 --top-k 3 o")).find("no effect"), std::string::npos);
     HellaSwagExample example = {0, {1, 6, 11}, {{{16, 5}, {21, 2}, {3, 4}, {5, 1}}}};
     write_hellaswag(folder / "h.bin", {example});
     EXPECT_EQ(count_of(note("eval", words_of("-e r --hellaswag h.bin -m 3 --tokenizer bytes")), " has no "),
@@ -111,8 +110,7 @@ TEST_F(TrueLines, WhatHasNoEffectIsSaid) {
     expect_refusal(train("--text chat.jsonl -o c", split), "--split-documents is for plain text");
     expect_refusal(train("--text chat.jsonl:0.5 --text a.txt:0.5 --template b.txt -o c", split), "b.txt");
     expect_ok(train("--text chat.jsonl:0.5 --text a.txt:0.5 -o c -x 1 -s 0", split));
-    expect_ok(
-        run("eval", {"-e", "r", "--text", "chat.jsonl"}));  // the model's documents ended at blank lines
+    expect_ok(run("eval", args("-e r --text chat.jsonl")));  // the model's documents ended at blank lines
     expect_refusal(run("eval", with({"-e", "r", "--text", "chat.jsonl"}, split)), "--split-documents is for");
 }
 
@@ -247,8 +245,7 @@ TEST_F(TrueLines, AnyFolderHoldsARunThatResumes) {
         expect_ok(run_program(with(command, {"--text", "./" + name, "-x", "1", "-s", "0", "-o", "./r:0.5"})),
                   "plot: r:0.5/loss.svg");
         command.resize(6);
-        const ProgramResult again =
-            run_program(with(command, {"-o", home + "/r:0.5", "-y", "1", "-x", "2", "-s", "0"}));
+        const ProgramResult again = run_program(with(command, args("-o", home + "/r:0.5", "-y 1 -x 2 -s 0")));
         expect_ok(again, "2/2 | loss");
         EXPECT_FALSE(contains(again.out, "cannot be read"));  // the text, whose name is recorded
         EXPECT_EQ(find_not_utf8(read_whole_file(home + "/r:0.5/options.toml")), std::string::npos);
@@ -258,7 +255,7 @@ TEST_F(TrueLines, AnyFolderHoldsARunThatResumes) {
 
 // What follows the last step is cut: the run has ended all the same.
 TEST_F(TrueLines, ASignalInTheLastSampleLeavesACompleteRun) {
-    const Words command = with({"env", "-C", folder.path, program, "--device", "cpu", "-e", model},
+    const Words command = with(args("env -C", folder.path, program, "--device cpu -e", model),
                                words_of("--text a.txt -t 32 -x 2 -o r -g 100000000"));
     const ProgramResult stopped = run_program(command, {SIGINT, "---\n"});
     EXPECT_EQ(stopped.status, 128 + SIGINT) << stopped.err;
@@ -267,6 +264,59 @@ TEST_F(TrueLines, ASignalInTheLastSampleLeavesACompleteRun) {
     expect_ok(run("train_gpt2", words_of("-o r -y 1 -s 0")), "all 2 steps are already done");
     const ProgramResult before = run_program(with(command, words_of("-s 1 -o s")), {SIGINT, "---\n"});
     EXPECT_TRUE(contains(before.out, "s -y 1 resumes from here"));
+}
+
+// What a line says of a checkpoint is what the folder holds.
+TEST(Lines, LinesSayWhatHappened) {
+    const Data data;
+    int counts[2] = {};
+    for (const char* rate : {"3e-4", "1"})  // the last validation is the best one, or an earlier one
+        for (const char* keeps : {"--keep-best", "--no-keep-best"})
+            for (const char* save : {"1", "3", "5"}) {
+                const std::string folder = data / format_string("run%s_%s_%s", keeps, save, rate);
+                const std::string result =
+                    output_of(data.run(with({"-o", folder, "-n", save, "-l", rate, keeps},
+                                            words_of("-x 5 -s 0 -v 2 -nk 2 --device cpu"))));
+                const size_t line = result.find("validation loss: best");
+                ASSERT_NE(line, std::string::npos) << result;
+                const std::string said = result.substr(line);
+                int step = -1;
+                ASSERT_EQ(sscanf(said.c_str() + said.find(" at step "), " at step %d", &step), 1) << said;
+                const bool is_there = std::filesystem::exists(done_path(folder, step));
+                EXPECT_TRUE(contains(said, is_there ? ", saved;" : ", not saved;"));
+                counts[is_there]++;
+                const ProgramResult eval =
+                    run_program("eval -e", folder, "-i", data.val, "-b 1 -t 16 --device cpu");
+                ASSERT_EQ(eval.status, 0) << eval.err;
+                EXPECT_EQ((eval.out + eval.err).find("the last one, too") != std::string::npos, step == 5)
+                    << eval.out << eval.err;
+            }
+    EXPECT_GT(counts[0], 0);
+    EXPECT_GT(counts[1], 0);
+}
+
+// A run that is extended says how its learning rate jumps, and how to continue at the one of its end.
+TEST(Lines, AnExtendedRunSaysItsRate) {
+    const Data data;
+    for (const char* schedule : {"cosine", "linear"}) {
+        const std::string folder = data / schedule;
+        expect_ok(data.run(
+            with({"-o", folder, "-k", schedule}, words_of("-x 4 -q 0.1 -l 0.01 -s 0 -v 0 --device cpu"))));
+        std::filesystem::copy(folder, folder + "2", std::filesystem::copy_options::recursive);
+        const ProgramResult jumps = run_program("train_gpt2 -y 1 -o", folder, "-x 40");
+        const size_t advice = jumps.out.find("-k constant -l ");
+        ASSERT_NE(advice, std::string::npos) << jumps.out;
+        const std::string words = jumps.out.substr(advice, jumps.out.find(" continues", advice) - advice);
+        EXPECT_TRUE(contains(words, "-l 0.001 "));  // a tenth of the peak: -q
+        const std::string goes_on =
+            output_of(run_program(with(args(program, "-y 1 -o", folder + "2", "-x 6"), words_of(words))));
+        EXPECT_FALSE(contains(goes_on, "the learning rate follows"));
+    }
+    const std::string to_zero = data / "to_zero";
+    expect_ok(data.run(with({"-o", to_zero}, words_of("-k linear -x 4 -q 0 -s 0 -v 0 --device cpu"))));
+    const ProgramResult zero = run_program("train_gpt2 -y 1 -o", to_zero, "-x 8");
+    EXPECT_TRUE(contains(zero.out, "the learning rate follows"));
+    EXPECT_FALSE(contains(zero.out, "-k constant"));
 }
 
 #ifndef _WIN32
