@@ -235,17 +235,6 @@ TEST(FileWriter, DoesNotFollowALinkAtItsTemporaryName) {
     EXPECT_FALSE(std::filesystem::exists(folder / "nothing"));
 }
 
-TEST(FileWriter, TwoOfOneFileDoNotMix) {
-    TemporaryFolder folder;
-    FileWriter first(folder / "x");
-    first.write("first");
-    EXPECT_EQ(message_of([&] { FileWriter second(folder / "x"); }),
-              "cannot write " + temporary_of(folder / "x") +
-                  ": another program is writing it: wait for it, or choose another name");
-    first.finish();
-    EXPECT_EQ(read_whole_file(folder / "x"), "first");
-}
-
 TEST(FileWriter, WritesPiecesOfAllSizes) {
     TemporaryFolder folder;
     std::string all;
