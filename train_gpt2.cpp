@@ -131,7 +131,7 @@ static void load(const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimi
 }
 
 // A word from the beginning of the training data as a prompt, or some characters of a text without blanks;
-// "": there is none.
+// "": there is none. Error if the data cannot be read.
 static std::string first_word(const RunInputs& inputs) {
     if (!inputs.tokenizer) return "";
     const TokenShard& shard = inputs.loader->loaders[0].all_shards()[0].files[0];
@@ -153,12 +153,16 @@ static std::string first_word(const RunInputs& inputs) {
 // What a run on a text shows at its end, also after a signal.
 static void show_text_run(const Options& o, const RunInputs& inputs, bool has_ended, bool has_best) {
     const std::string& folder = inputs.start.folder;
-    std::string word;
     try {
-        word = first_word(inputs);
         plot_runs({folder});
     } catch (const Error& error) {
         print_line(stdout, "note: there is no plot: %s", error.what());
+    }
+    std::string word;
+    try {
+        word = first_word(inputs);
+    } catch (const Error& error) {
+        print_line(stdout, "note: %s", error.what());
     }
     const bool answers = inputs.tokenizer && !chat_template_of(inputs.tokenizer->roles).empty();
     if (has_ended && o.saves())

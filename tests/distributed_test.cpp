@@ -1,5 +1,7 @@
 // Training in several processes, started by mpirun: they train like one process with the batch of all, runs
 // repeat bit-identically, a run resumes with another number of processes, and what does not fit is refused.
+#include <cmath>
+
 #include "llmc/base/os.h"
 #include "tests/distributed_run.h"
 
@@ -173,6 +175,7 @@ TEST_F(Distributed, MachinesOfSeveralProcessesAreBitIdenticalToOne) {
             EXPECT_TRUE(contains(out, m.skips));
             const std::vector<double> losses = printed_losses(out);
             ASSERT_EQ(losses.size(), size_t(steps));
+            EXPECT_TRUE(std::isfinite(losses.back()));
             if (m.skips.empty()) {
                 EXPECT_LT(losses.back(), 0.98 * losses[0]) << "the model learns nothing";
             }

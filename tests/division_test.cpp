@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "llmc/run/step_time.h"
+
 static std::vector<int> counts(int sequences, const std::vector<double>& speeds, int most = 1 << 20) {
     std::vector<ProcessSpeed> processes;
     std::vector<double> seconds;
@@ -110,11 +112,11 @@ static std::vector<int> fastest(int sequences, const std::vector<double>& second
     return counted;
 }
 
-TEST(division, leaves_out_who_costs_more_than_he_brings) {
+TEST(division, leaves_out_who_costs_more_than_it_brings) {
     using Counts = std::vector<int>;
     const std::vector<bool> gpus = {false, false}, cores = {true, true};
     EXPECT_EQ(fastest(12, {1, 3}, 0, gpus), (Counts{9, 3}));
-    // the others would wait for one sequence of his
+    // the others would wait for its one sequence
     EXPECT_EQ(fastest(7, {20, 1}, 0, gpus), (Counts{0, 7}));
     EXPECT_EQ(fastest(7, {20, 1}, 0, gpus, true), (Counts{1, 6}));
     // 40 sequences take 40 s alone, and 38.1 s with what all exchange
@@ -128,4 +130,16 @@ TEST(division, leaves_out_who_costs_more_than_he_brings) {
     // the processor's processes leave a GPU alone, or help it
     EXPECT_EQ(fastest(12, {1, 40, 40}, 0, {false, true, true}), (Counts{12, 0, 0}));
     EXPECT_EQ(fastest(12, {1, 2, 2}, 0, {false, true, true}), (Counts{8, 2, 2}));
+}
+
+// A process that was interrupted counts for half of the time at least, however fast its first steps were.
+TEST(division, steps_are_timed_until_half_of_the_time_is_over) {
+    EXPECT_EQ(steps_to_time(1, 1, 0, 0.01), 100);
+    EXPECT_EQ(steps_to_time(1, 1, 0, 0.4), 5);
+    EXPECT_EQ(steps_to_time(1, 1, 0, 3), 1);
+    EXPECT_EQ(steps_to_time(1, 1, 0, 1e-6), 1000);
+    EXPECT_EQ(steps_to_time(0.5, 1, 5, 0.1), 0);
+    EXPECT_EQ(steps_to_time(0.6, 1, 5, 0.08), 7);
+    EXPECT_EQ(steps_to_time(0.9, 1, 5, 1e-4), 20) << "four times as many as before, at most";
+    EXPECT_EQ(steps_to_time(0.9, 1, 1000, 1e-4), 0);
 }

@@ -367,6 +367,9 @@ TEST(FaultKinds, TokensOfAnEarlierRunAreCopiedWhole) {
         const std::string fault = format_string("FILE_FAULT=write:%d:kill", n);
         is_killed = run_faulty(run + "/earlier_1/tokens", {"FILE_FAULT_LINKS=0", fault}, start).status != 0;
         EXPECT_TRUE(is_killed || n > 3);
+        for (const std::string& name : names)
+            if (const std::string copy = run + "/earlier_1/tokens/" + name; fs::exists(copy))
+                EXPECT_EQ(read_whole_file(copy), read_whole_file(base + "/tokens/" + name));
         expect_ok(run_faulty(run, {"FILE_FAULT_LINKS=0"}, start));
         for (const std::string& name : names)
             EXPECT_EQ(read_whole_file(run + "/earlier_1/tokens/" + name),

@@ -22,6 +22,17 @@ enum MoreOpcodes : uint32_t {
     OpCompositeConstruct = 80,
     OpCompositeExtract = 81,
     OpCompositeInsert = 82,
+    OpUConvert = 113,
+    OpIAdd = 128,
+    OpIMul = 132,
+    OpUDiv = 134,
+    OpUMod = 137,
+    OpLogicalOr = 166,
+    OpLogicalNot = 168,
+    OpIEqual = 170,
+    OpINotEqual = 171,
+    OpUGreaterThan = 172,
+    OpUGreaterThanEqual = 174,
     OpControlBarrier = 224,
     OpPhi = 245,
     OpLoopMerge = 246,
@@ -95,11 +106,16 @@ inline std::vector<uint32_t> operands_of(const Instruction& i) {
 
 // What an OpSpecConstantOp computes.
 inline uint32_t result_of(uint32_t op, uint32_t a, uint32_t b, uint32_t c) {
-    const uint32_t OpUConvert = 113;
     const std::map<uint32_t, uint32_t> results = {
-        {OpUConvert, a},      {128, a + b},  {130, a - b},           {132, a * b},  {134, b ? a / b : 0},
-        {137, b ? a % b : 0}, {166, a || b}, {OpLogicalAnd, a && b}, {168, !a},     {OpSelect, a ? b : c},
-        {170, a == b},        {171, a != b}, {172, a > b},           {174, a >= b}, {OpULessThan, a < b}};
+        {OpUConvert, a},         {OpIAdd, a + b},
+        {OpISub, a - b},         {OpIMul, a * b},
+        {OpUDiv, b ? a / b : 0}, {OpUMod, b ? a % b : 0},
+        {OpLogicalOr, a || b},   {OpLogicalAnd, a && b},
+        {OpLogicalNot, !a},      {OpSelect, a ? b : c},
+        {OpIEqual, a == b},      {OpINotEqual, a != b},
+        {OpUGreaterThan, a > b}, {OpUGreaterThanEqual, a >= b},
+        {OpULessThan, a < b},
+    };
     if (const auto found = results.find(op); found != results.end()) return found->second;
     throw std::runtime_error("OpSpecConstantOp " + std::to_string(op));
 }

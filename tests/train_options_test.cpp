@@ -43,13 +43,10 @@ TEST_F(TrainOptions, LlmcsFlagsHaveTheSameMeaning) {
     const Words flags = words_of(
         "i train-data train*.bin  j val-data val.bin  e model d24  o output runs/a  n checkpoint-every 500 "
         "nk keep-checkpoints 5  nm major-checkpoint-every 1000  b batch-size 8  t sequence-length 512 "
-        "d total-batch-size 8192  x max-steps 7700  k lr-scheduler wsd  l learning-rate 0.001  u "
-        "warmup-steps "
-        "7 "
-        "q final-lr-fraction 0.5  c weight-decay 0.1  sl skip-loss-outliers 3.5 "
-        "sg skip-gradient-outliers 4.5  v val-every 9  m val-batches 11  s sample-every 13  g sample-tokens "
-        "15 "
-        "a overfit-one-batch false  w master-weights false  r recompute 2");
+        "d total-batch-size 8192  x max-steps 7700  k lr-scheduler wsd  l learning-rate 0.001 "
+        "u warmup-steps 7  q final-lr-fraction 0.5  c weight-decay 0.1  sl skip-loss-outliers 3.5 "
+        "sg skip-gradient-outliers 4.5  v val-every 9  m val-batches 11  s sample-every 13 "
+        "g sample-tokens 15  a overfit-one-batch false  w master-weights false  r recompute 2");
     Words all = {"-y", "1"};
     for (size_t i = 0; i < flags.size(); i += 3)
         all = with(all, {"-" + flags[i], flags[i + 2] == "false" ? "0" : flags[i + 2]});
@@ -168,6 +165,9 @@ TEST_F(TrainOptions, AStepThatIsLongerThanTheTimeIsSaid) {
     EXPECT_FALSE(contains(describe(o, tokens, recipe), says));
     recipe.step_seconds = 31;
     EXPECT_TRUE(contains(describe(o, tokens, recipe), says));
+    o = parse({"--text", "a", "-x", "1", "-d", "65536"});
+    recipe.step_seconds = 300;
+    EXPECT_FALSE(contains(describe(o, tokens, recipe), says));
 }
 
 static std::string lowest_simd_name() { return simd_option_names(SIMD_BASE).substr(strlen("auto, ")); }

@@ -91,7 +91,7 @@ TEST_F(UntrustedFolder, FoldersOfTokensThatAreLinksAreRefused) {
         fs::create_directory_symlink(data / "victim/tokens", link);
         if (moving) {
             fs::create_directory(run + "/tokens");
-            std::ofstream(run + "/tokens/new_name.bin") << "x";
+            std::ofstream(run + "/tokens/text_new.bin") << "x";
             std::ofstream(run + "/moving_earlier_run") << "earlier_1";
             std::ofstream(run + "/main.log") << "s:0 tel:1\n";
         }

@@ -511,13 +511,6 @@ void FileWriter::replace_start(std::string_view bytes) {
     write_out(bytes);
 }
 
-static void rename_closed(const std::string& temporary, const std::string& path) {
-    if (rename_path(temporary, path)) return;
-    const int error = errno;
-    unlink_path(temporary);
-    fail_file("cannot write", path, error);
-}
-
 void FileWriter::finish() {
     throw_if_stopped();
     write_out(buffer);
@@ -531,8 +524,11 @@ void FileWriter::finish() {
     const bool is_renamed = in_place || rename_path(temporary, path);
     const bool is_busy = !is_renamed && (errno == ETXTBSY || errno == EBUSY);  // see remove_and_close()
     if (!is_renamed && !is_busy) fail_file("cannot write", path, errno);
-    if (!close_written(std::exchange(descriptor, -1))) fail_file("cannot write", path, errno);
-    if (is_busy) rename_closed(temporary, path);
+    const bool is_closed = close_written(std::exchange(descriptor, -1));
+    if (is_closed && (is_renamed || rename_path(temporary, path))) return;
+    const int error = errno;
+    if (is_busy) unlink_path(temporary);
+    fail_file("cannot write", path, error);
 }
 
 void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts, Target target) {

@@ -385,7 +385,7 @@ static void check_options(const PreparationOptions& options) {
 static std::string advice_to_mix(const std::string& a, const std::string& b) {
     return format_string(
         "train_gpt2 mixes them by weights, as in --text %s --text %s, which may be patterns; of a folder, "
-        "--include reads one kind",
+        "--include reads one kind; other programs read them one by one",
         shell_word(a + ":0.5").c_str(), shell_word(b + ":0.5").c_str());
 }
 

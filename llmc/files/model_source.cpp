@@ -145,6 +145,16 @@ static FoundCheckpoint find_chosen(const std::string& folder, Choice choice, std
     }
 }
 
+// A run's folder in this one; "": there is none that can be read.
+static std::string run_inside(const std::string& folder) {
+    for (const std::string& name : names_in(folder)) try {
+            const std::string run = (fs::path(folder) / name).generic_string();
+            if (is_folder(run) && !list_checkpoints(run).empty()) return run;
+        } catch (const FileError&) {
+        }
+    return "";
+}
+
 static ModelSource find_in_folder(const std::string& name, const std::string& folder, Choice choice) {
     std::string chosen;
     const FoundCheckpoint found = find_chosen(folder, choice, chosen);
@@ -170,11 +180,9 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
             if (const fs::path path = fs::path(folder) / file;
                 fold_case(file).ends_with(end) && fs::is_regular_file(path))
                 refuse_other_format(path.generic_string());
-    for (const std::string& inside : names_in(folder))
-        if (const std::string run = (fs::path(folder) / inside).generic_string();
-            is_folder(run) && !list_checkpoints(run).empty())
-            fail("-e %s: the folder has no model itself: name one inside it, such as -e %s", name.c_str(),
-                 shell_word(run).c_str());
+    if (const std::string run = run_inside(folder); !run.empty())
+        fail("-e %s: the folder has no model itself: name one inside it, such as -e %s", name.c_str(),
+             shell_word(run).c_str());
     fail(
         "-e %s: the folder has no complete checkpoint of a run (train_gpt2 -o %s writes one at its end) and "
         "no model.safetensors",

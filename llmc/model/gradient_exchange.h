@@ -50,7 +50,7 @@
 #include "llmc/layers/gradient_sum.h"
 #include "llmc/model/gpt2.h"
 
-// What announce() is given: the inputs of a step's last micro-step, or of the next step's first one.
+// announce() is given the inputs of a step's last micro-step, or of the next step's first one.
 enum class InputsOf { last_micro_step, next_step };
 
 template <class Real>

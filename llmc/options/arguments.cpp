@@ -59,7 +59,7 @@ static std::vector<std::string> take_values(OptionTable& table, const NamedOptio
         fail("%s takes no value%s: leave out '=%s'", o.dashed().c_str(),
              o.words.size() > 2 ? (" but " + o.words.back()).c_str() : "", named.value->c_str());
     if (!o.bare.empty() && !named.value) values.push_back(o.bare);
-    while (values.size() < o.count && next < arguments.size()) {
+    while (values.size() < o.count && next < arguments.size() && arguments[next] != "--") {
         refuse_option(table, o, arguments[next]);
         values.push_back(arguments[next++]);
     }

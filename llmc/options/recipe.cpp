@@ -228,10 +228,10 @@ std::string describe(const Options& o, const TextTokens& tokens, const TextRecip
                                      counted(uint64_t(r.steps), "step").c_str(), double(tokens.bytes) / 1e6,
                                      r.epochs * worth_of_mixture(o, tokens));
     if (r.step_seconds > 0) text += format_string(" in %.3g minutes", r.seconds() / 60);
-    const bool is_long =
-        o.is_given(o.max_steps) || o.is_given(o.epochs) || r.seconds() >= 0.8 * 60 * o.minutes;
-    if (r.step_seconds > 0 && !is_long) text += ", since more would not help on so short a text";
-    if (o.is_given(o.total_batch) && r.step_seconds > 60 * o.minutes)
+    const bool has_length = o.is_given(o.max_steps) || o.is_given(o.epochs);
+    if (r.step_seconds > 0 && !has_length && r.seconds() < 0.8 * 60 * o.minutes)
+        text += ", since more would not help on so short a text";
+    if (!has_length && o.is_given(o.total_batch) && r.step_seconds > 60 * o.minutes)
         text += "; a step of this -d takes longer than --minutes";
     if (!finetunes(o) && tokens.is_english && r.steps > 0)
         text += format_string("; English documentation of this size gets about %.2f bits per byte",

@@ -45,7 +45,7 @@ void take_tokenizer(Options& o, const TextRecipe& recipe);
 // Muon, or AdamW for a model to finetune, unless another is given.
 void take_optimizer(Options& o);
 
-// What `--optimizer` alone trains a new model with.
+// Sets the rates and the batch that `--optimizer` alone trains a new model with.
 void take_optimizer_defaults(Options& o);
 
 // Sets everything else that a run on a text needs and that is not given, and notes what was chosen.

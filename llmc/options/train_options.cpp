@@ -323,8 +323,9 @@ static void note_without_effect(const OptionTable& table, Options& o) {
     const bool has_length = o.is_given(o.max_steps) || o.is_given(o.epochs);
     const std::string length = o.epochs > 0 ? "--epochs says" : "-x says";
     const int every = o.checkpoint_every, major = o.major_checkpoint_every;
-    const bool keeps_all_major = every > 0 && major > 0 && every % major == 0;
-    const bool has_no_major = o.keep_checkpoints && major > 0 && o.max_steps >= 0 && o.max_steps % major &&
+    const bool keeps_all_major = o.keep_checkpoints && every > 0 && major > 0 && every % major == 0;
+    const bool has_no_major = o.keep_checkpoints && !o.saves_best() && major > 0 && o.max_steps >= 0 &&
+                              o.max_steps % major &&
                               (every < 0 || std::lcm<int64_t>(every, major) > o.max_steps);
     const std::string unsaved = o.saves() ? "" : why_nothing_is_saved(o);
     add_notes(
@@ -349,7 +350,8 @@ static void note_without_effect(const OptionTable& table, Options& o) {
              {"keep-checkpoints", "-nm keeps all of -n", o.saves() && keeps_all_major},
              {"major-checkpoint-every", "no checkpoint of the run is at such a step",
               o.saves() && has_no_major},
-             {"major-checkpoint-every", "-nk is 0, which keeps all", o.saves() && !o.keep_checkpoints},
+             {"major-checkpoint-every", "-nk is 0, which keeps all",
+              o.saves() && !o.keep_checkpoints && !o.saves_best()},
              {"master-weights", "the weights are fp32", is_fp32},
              {"profile log-every tensorboard retry-lost-device", "it is for a training", o.plans_only()},
              {"retry-lost-device", "the CPU is never lost", !o.plans_only() && is_on_cpu},
@@ -512,7 +514,8 @@ static void read_saved_options(OptionTable& table, Options& o) {
     std::erase_if(all, [](const SavedOptions& saved) { return saved.path.empty(); });
     if (all.empty()) {  // llm.c saves none: the run continues its newest model
         const std::vector<int> steps = list_checkpoints(o.output);
-        if (!steps.empty()) table.set(*table.find("model"), {model_path(o.output, steps[0])}, Source::chosen);
+        if (!steps.empty() && !o.start_over)
+            table.set(*table.find("model"), {model_path(o.output, steps[0])}, Source::chosen);
         return;
     }
     refuse_other_inputs(table, o, all[0]);

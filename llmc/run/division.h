@@ -58,9 +58,10 @@ struct MeasureDivision {
     // Of a step with this division, and with what the processes exchange, if all of them train.
     std::function<double(const Division&)> step;
 };
-// The division with which a step ends soonest, among all processes, or unless all_train among some of them:
-// they may cost each other more than they bring, by the cores that they share, or by what all exchange.
-// on_cores: the processes without a GPU of their own.
+
+// The division with which a step ends soonest. Unless all_train, it may leave out processes that cost the
+// others more than they bring, by the cores that they share, or by what all exchange. on_cores: the processes
+// without a GPU of their own.
 Division fastest_division(int sequences, const std::vector<ProcessSpeed>& processes,
                           const std::vector<bool>& on_cores, bool all_train, const MeasureDivision& measure);
 

@@ -255,7 +255,7 @@ void share_cores(const Options& o, const std::vector<bool>& members, Communicato
     std::vector<std::string> devices;  // of this machine's members
     for (int rank = job.rank - job.machine_rank, i = 0; i < job.machine_size; i++, rank++)
         if (members[size_t(rank)]) devices.push_back(all[size_t(rank)]);
-    take_share_of_cores(o, devices);
+    if (!devices.empty()) take_share_of_cores(o, devices);
 }
 
 // What decides how fast this process trains: the device's name, for the CPU and software also threads.

@@ -1,12 +1,12 @@
 // What the processes of one job agree on before they train.
 #pragma once
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "llmc/distributed/communicator.h"
 #include "llmc/launchpad/launchpad.h"
 #include "llmc/model/ownership.h"
+#include "llmc/run/division.h"
 #include "llmc/run/run_setup.h"
 
 // The device that this process opens: --device as it is or, if that is "auto" and the machine runs several

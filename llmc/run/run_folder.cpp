@@ -49,8 +49,9 @@ void refuse_inputs(const std::string& folder, const std::vector<std::string>& in
 
 void refuse_foreign_folder(const std::string& path,
                            const std::function<bool(const std::string& name)>& is_of_run) {
-    if (!is_folder(path)) return;
-    const std::vector<std::string> names = names_in(path);
+    if (is_link(path) || !is_folder(path)) return;
+    std::vector<std::string> names = names_in(path);
+    std::erase_if(names, [](const std::string& name) { return name.starts_with('.'); });
     if (!names.empty() && std::ranges::none_of(names, is_of_run))
         fail("%s is there, and a run would write to it: move it, or choose another folder with -o",
              path.c_str());
@@ -59,6 +60,16 @@ void refuse_foreign_folder(const std::string& path,
 void create_subfolder(const std::string& path) {
     if (is_link(path)) fail("%s is a link, which is not followed: remove it", path.c_str());
     create_folders(path);
+}
+
+// The copy appears when it is complete.
+static void copy_whole(const std::string& from, const std::string& to) {
+    const File file = open_to_read(from);
+    FileWriter writer(to);
+    std::string block(1 << 20, '\0');
+    while (const size_t count = read_some(file, from, block.data(), block.size()))
+        writer.write({block.data(), count});
+    writer.finish();
 }
 
 // Gives the earlier run its tokens: as links, or as copies where a file system has no links.
@@ -73,7 +84,7 @@ static void link_tokens(const std::string& folder, const std::string& to) {
         const bool is_unfinished = is_temporary_name(fold_case(name));
         if (is_unfinished || fs::exists(link) || !is_regular(file.generic_string())) continue;
         fs::create_hard_link(file, link, error);
-        if (error) write_whole_file(link.generic_string(), {read_whole_file(file.generic_string())});
+        if (error) copy_whole(file.generic_string(), link.generic_string());
     }
     sync_folder(into);
 }

@@ -25,6 +25,16 @@ struct TimedSteps {
     std::function<double(double)> longest = nullptr;  // of the processes that measure at once; null: alone
 };
 
+// So many steps the processes of an exchange, which run equally many, time next, after `steps` that took
+// of_step seconds each, if `left` seconds are left of all that they should time. A process that is
+// interrupted may have run those steps between two interruptions: steps follow until half of the time is
+// over.
+inline int steps_to_time(double left, double all, int steps, double of_step) {
+    if (steps >= 1000 || (steps && left <= all / 2)) return 0;
+    const double fewest = of_step < 1 ? 5 : 1, most = steps ? std::max(fewest, 4.0 * steps) : 1000;
+    return int(std::clamp(left / of_step, fewest, most));
+}
+
 // Mean seconds of a step, at a learning rate of 0, or without its update. Processes that measure at once
 // agree on the longest first step: then none of them compiles or loads any more.
 template <class Real>
@@ -70,16 +80,11 @@ double mean_step_seconds(const Options& o, GPT2<Real>& g, Optimizer<Real>& optim
     const double first = mean_of_steps(1, 0);  // also touches memory
     double most = longest(first);
     if (most >= 5) return timed.exchange ? most : first;
-    // The processes of an exchange run equally many steps, whose number follows from the time of those
-    // before. A process that is interrupted may have run those between two interruptions: then more steps
-    // follow.
     const auto mean_during = [&](double seconds) {
         if (!timed.exchange) return mean_of_steps(1000, seconds);
         double total = 0;
         int steps = 0;
-        while (total < seconds / 2 && steps < 1000) {
-            const double fewest = most < 1 ? 5 : 1, more = std::max(fewest, 4.0 * steps);
-            const int n = int(std::clamp((seconds - total) / most, fewest, steps ? more : 1000.0));
+        while (const int n = steps_to_time(seconds - total, seconds, steps, most)) {
             total += n * longest(mean_of_steps(n, INFINITY));
             most = total / (steps += n);
         }

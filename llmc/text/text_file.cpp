@@ -305,15 +305,16 @@ static bool is_model(const std::string& folder) {
 
 // The tokens of a text, with the file that says what they were made of.
 static bool is_tokens(const std::string& folder) {
-    return std::ranges::any_of(names_in(folder),
-                               [](const std::string& name) { return name.ends_with(".made_of"); });
+    return std::ranges::any_of(names_in(folder), [&](const std::string& name) {
+        return fold_case(name).ends_with(".made_of") && is_file_with(folder + "/" + name, "{\"sources\"");
+    });
 }
 
 // A run may lie in the folder of its texts. Its other files are empty, or no text.
 static bool is_part_of_run(const std::string& name) {
     static const std::regex parts(
         "run_[0-9]{8}\\.json|main\\.log|metrics\\.csv|options\\.toml|moving_earlier_run");
-    return std::regex_match(name, parts);
+    return std::regex_match(fold_case(name), parts);
 }
 
 // None: nothing is there. Error if the system cannot say.
