@@ -142,9 +142,10 @@ static std::string first_word(const RunInputs& inputs) {
         if (token == inputs.tokenizer->end_of_text || token >= inputs.tokenizer->vocab_size()) continue;
         for (const char c : inputs.tokenizer->decode(token)) {
             const bool is_letter = isalpha(uint8_t(c)) || uint8_t(c) >= 0x80;
-            if (!is_letter && word.size() > 2) return printable(word);
+            if (const std::string whole = word.substr(0, whole_characters(word));
+                whole.size() > (is_letter ? 20 : 2) && printable(whole) == whole)
+                return whole;
             word = is_letter ? word + c : "";
-            if (word.size() == 24) return printable(word.substr(0, whole_characters(word)));
         }
     }
     return "";

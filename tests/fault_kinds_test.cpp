@@ -367,13 +367,39 @@ TEST(FaultKinds, TokensOfAnEarlierRunAreCopiedWhole) {
         const std::string fault = format_string("FILE_FAULT=write:%d:kill", n);
         is_killed = run_faulty(run + "/earlier_1/tokens", {"FILE_FAULT_LINKS=0", fault}, start).status != 0;
         EXPECT_TRUE(is_killed || n > 3);
-        for (const std::string& name : names)
-            if (const std::string copy = run + "/earlier_1/tokens/" + name; fs::exists(copy))
-                EXPECT_EQ(read_whole_file(copy), read_whole_file(base + "/tokens/" + name));
+        for (const std::string& name : names) {
+            const std::string copy = run + "/earlier_1/tokens/" + name, from = base + "/tokens/" + name;
+            EXPECT_TRUE(!fs::exists(copy) || read_whole_file(copy) == read_whole_file(from)) << name;
+        }
         expect_ok(run_faulty(run, {"FILE_FAULT_LINKS=0"}, start));
         for (const std::string& name : names)
             EXPECT_EQ(read_whole_file(run + "/earlier_1/tokens/" + name),
                       read_whole_file(base + "/tokens/" + name));
+    }
+}
+
+// A run may lie in the folder of its text: its own files are no texts, whenever it was killed.
+TEST(FaultKinds, ARunNextToItsTextStartsAgainAfterAnyKill) {
+    const TemporaryFolder folder;
+    const std::string run = folder / "run", base = folder / "base";
+    fs::create_directory(base);
+    write_text(base + "/a.txt", 1000);
+    const Words start = with({program, "--text", run, "-o", run},
+                             words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16 --tokenizer "
+                                      "bytes -x 1 -b 2 -t 16 -s 0 --device cpu"));
+    for (const char* what : {"a first run", "a run over an earlier one"}) {
+        for (int n = 1, is_killed = 1; is_killed; n++) {
+            SCOPED_TRACE(format_string("%s, rename %d", what, n));
+            fs::remove_all(run);
+            fs::copy(base, run, fs::copy_options::recursive);
+            is_killed = run_faulty(run, {format_string("FILE_FAULT=rename:%d:kill", n)}, start).status != 0;
+            EXPECT_TRUE(is_killed || n > 5);
+            const ProgramResult again = run_program(start);
+            expect_ok(again);
+            EXPECT_FALSE(contains(again.out, "is not as it was"));
+        }
+        fs::remove_all(base);
+        fs::copy(run, base, fs::copy_options::recursive);
     }
 }
 

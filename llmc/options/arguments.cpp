@@ -36,6 +36,10 @@ static NamedOption find_option(OptionTable& table, const std::string& argument) 
     for (Option& row : table.rows)
         if (row.flag == argument.substr(1)) return {&row};
     if (find_long(table, "-" + argument).option) return {};  // which nearest() names
+    const size_t equals = argument.find('=');
+    for (Option& row : table.rows)
+        if (equals != argument.npos && equals > 1 && row.flag == argument.substr(1, equals - 1))
+            return {&row, argument.substr(equals + 1)};
     for (Option& row : table.rows)
         if (row.flag == argument.substr(1, 1) && row.bare.empty()) return {&row, argument.substr(2)};
     return {};
@@ -45,7 +49,7 @@ static NamedOption find_option(OptionTable& table, const std::string& argument) 
 static void refuse_option(OptionTable& table, const Option& before, const std::string& argument) {
     const auto is_flag = [&](const Option& row) { return "-" + row.flag == argument; };
     if (is_option(argument) && (argument.starts_with("--") || std::ranges::any_of(table.rows, is_flag)))
-        fail("%s needs a value, and %s is an option%s", before.dashed().c_str(), argument.c_str(),
+        fail("%s needs a value, and %s looks like an option%s", before.dashed().c_str(), argument.c_str(),
              before.count > 1 ? "" : ("; as a value: " + before.dashed() + "=" + argument).c_str());
 }
 

@@ -273,7 +273,12 @@ static void choose_folder(OptionTable& table, const Options& o) {
 
 // Of -x and --epochs, the stronger one deletes the other, except that a file may say that it is not used.
 static void choose_length(Options& o) {
-    const Source steps = o.sources.of(&o.max_steps), epochs = o.sources.of(&o.epochs);
+    Source steps = o.sources.of(&o.max_steps);
+    if (steps == Source::command_line && o.max_steps < 0) {  // as --epochs says
+        steps = Source::built_in;
+        o.sources.set(&o.max_steps, steps);
+    }
+    const Source epochs = o.sources.of(&o.epochs);
     if (steps == Source::command_line && epochs == Source::command_line)
         fail("-x and --epochs both say how long the run is: leave one out");
     const bool names_steps = steps == Source::command_line || (steps == Source::config && o.max_steps >= 0);
@@ -324,7 +329,8 @@ static void note_without_effect(const OptionTable& table, Options& o) {
     const std::string length = o.epochs > 0 ? "--epochs says" : "-x says";
     const int every = o.checkpoint_every, major = o.major_checkpoint_every;
     const bool keeps_all_major = o.keep_checkpoints && every > 0 && major > 0 && every % major == 0;
-    const bool has_no_major = o.keep_checkpoints && !o.saves_best() && major > 0 && o.max_steps >= 0 &&
+    const bool saves_best = o.keep_best && o.saves() && o.val_every && has_data;
+    const bool has_no_major = o.keep_checkpoints && !saves_best && major > 0 && o.max_steps >= 0 &&
                               o.max_steps % major &&
                               (every < 0 || std::lcm<int64_t>(every, major) > o.max_steps);
     const std::string unsaved = o.saves() ? "" : why_nothing_is_saved(o);
@@ -347,11 +353,11 @@ static void note_without_effect(const OptionTable& table, Options& o) {
              {"temperature top-p", "--top-k is 1", is_top_1},
              {"checkpoint-every", "there is no -o", o.checkpoint_every && o.output.empty()},
              {"keep-checkpoints major-checkpoint-every", unsaved, !o.saves()},
-             {"keep-checkpoints", "-nm keeps all of -n", o.saves() && keeps_all_major},
+             {"keep-checkpoints", "-nm keeps all of -n", !o.resume && o.saves() && keeps_all_major},
              {"major-checkpoint-every", "no checkpoint of the run is at such a step",
-              o.saves() && has_no_major},
+              !o.resume && o.saves() && has_no_major},
              {"major-checkpoint-every", "-nk is 0, which keeps all",
-              o.saves() && !o.keep_checkpoints && !o.saves_best()},
+              o.saves() && !o.keep_checkpoints && !saves_best},
              {"master-weights", "the weights are fp32", is_fp32},
              {"profile log-every tensorboard retry-lost-device", "it is for a training", o.plans_only()},
              {"retry-lost-device", "the CPU is never lost", !o.plans_only() && is_on_cpu},
@@ -502,6 +508,14 @@ void complete_options(Options& o) {
 
 // --- all of it ---
 
+// Error if a run is to start over that llm.c began, or without options: what it began with is not recorded.
+static void refuse_unknown_start(const Options& o) {
+    const fs::path folder = fs::path(whole_path(o.model)).parent_path();
+    if (o.start_over && is_same_file(folder.generic_string(), o.output))
+        fail("--start-over: it is not recorded which model the run in %s began with: name it with -e",
+             o.output.c_str());
+}
+
 // Takes options that neither the command line nor --config gives from the options.toml of the run to resume,
 // then from the newest checkpoint.
 static void read_saved_options(OptionTable& table, Options& o) {
@@ -514,8 +528,8 @@ static void read_saved_options(OptionTable& table, Options& o) {
     std::erase_if(all, [](const SavedOptions& saved) { return saved.path.empty(); });
     if (all.empty()) {  // llm.c saves none: the run continues its newest model
         const std::vector<int> steps = list_checkpoints(o.output);
-        if (!steps.empty() && !o.start_over)
-            table.set(*table.find("model"), {model_path(o.output, steps[0])}, Source::chosen);
+        if (!steps.empty()) table.set(*table.find("model"), {model_path(o.output, steps[0])}, Source::chosen);
+        refuse_unknown_start(o);
         return;
     }
     refuse_other_inputs(table, o, all[0]);
@@ -524,6 +538,7 @@ static void read_saved_options(OptionTable& table, Options& o) {
     const bool is_given = minutes.source == Source::command_line;
     if (is_given) minutes.source = Source::built_in;
     for (const SavedOptions& saved : all) read_options(table, saved.text, saved.path, Source::run);
+    refuse_unknown_start(o);
     if (is_given && minutes.texts() != given)
         o.notes.push_back(
             o.start_over

@@ -212,7 +212,9 @@ size_t TextFile::read_raw(char* to, size_t size) {
     bytes_left -= count;
     bytes_read += count;
     const bool has_size = bytes_left + bytes_read != UINT64_MAX;
-    if (count < wanted && has_size && path != "standard input")  // which may begin in the middle of a file
+    // standard input may begin in the middle of a file, and files of the kernel promise more than they have
+    if (count < wanted && has_size && path != "standard input" &&
+        status_of(file, path).size < bytes_left + bytes_read)
         throw FileError(printable(path + " became shorter while it was read: try again when it is complete"));
     return count;
 }
@@ -289,10 +291,20 @@ static bool is_file_with(const std::string& path, std::string_view text) {
     return is_regular(path) && begins_around(path, text);
 }
 
-// The folder of a run, by the options that it saves: its logs and its copies of texts are no texts to train
-// on.
+static bool is_checkpoint_file(const std::string& name) {
+    static const std::regex files(
+        "(model_[0-9]{8}|state_[0-9]{8}_[0-9]{5})\\.bin|(DONE|unfinished)_[0-9]{8}");
+    return std::regex_match(fold_case(name), files);
+}
+
+// The folder of a run, whose logs and copies of texts are no texts to train on: a lease says so while it
+// trains or was killed; else two of log, options and a checkpoint do.
 static bool is_run(const std::string& folder) {
-    return file_exists(folder + "/main.log") && is_file_with(folder + "/options.toml", "train-data=");
+    if (is_file_with(folder + "/lease.json", "\"processes_of\":")) return true;
+    const int signs = file_exists(folder + "/main.log") +
+                      is_file_with(folder + "/options.toml", "train-data=") +
+                      std::ranges::any_of(names_in(folder), is_checkpoint_file);
+    return signs > 1;
 }
 
 // Of Hugging Face, as --export writes it, too. The eighth byte of such a file ends the length of a header.
