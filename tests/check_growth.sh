@@ -13,5 +13,5 @@ check() {
 }
 check 46095 llmc shaders
 check 6435 dev
-check 32746 tests
+check 32751 tests
 exit $bad

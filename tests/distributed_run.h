@@ -53,7 +53,7 @@ struct Distributed : testing::Test {
         return run_program(with(wrapper, with(command, trainer(SEQUENCES / processes, output, options))));
     }
     // A command that runs the one behind it as $job, and `script` beside it.
-    Words beside(const std::string& script, const std::string& output,
+    Words with_script(const std::string& script, const std::string& output,
                  const std::string& job = "timeout -k 5 100 \"$@\"") {
         return {"env",
                 "OUTPUT=" + folder(output),

@@ -272,7 +272,7 @@ TEST_F(Distributed, SaysThatProcessesAreBoundToFewCores) {
 TEST_F(Distributed, SignalToOneRankSavesAndEndsAll) {
     const ProgramResult result =
         start(2, {"-x", "1000000", "-n", "1000000"}, "stopped",
-              beside(R"(after_step_9; kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT"))", "stopped"));
+              with_script(R"(after_step_9; kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT"))", "stopped"));
     EXPECT_NE(result.status, 0);
     EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
     EXPECT_TRUE(contains(result.out, "wrote checkpoint")) << result.err;

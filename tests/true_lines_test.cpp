@@ -233,6 +233,11 @@ TEST_F(TrueLines, APipeIsReadOnce) {
 }
 #endif
 
+TEST_F(TrueLines, ARunInTheCurrentFolderStartsOver) {
+    expect_ok(train("--text a.txt -x 1 -t 32 -s 0 -o ."));
+    expect_ok(train("-o . -y 1 --start-over -x 1 -s 0"));
+}
+
 // Bytes of another encoding, and what looks like a weight.
 TEST_F(TrueLines, AnyFolderHoldsARunThatResumes) {
     for (const std::string name :

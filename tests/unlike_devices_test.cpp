@@ -102,7 +102,7 @@ TEST_F(UnlikeDevices, AKilledRunResumesBitIdentically) {
     const std::vector<Member> own = {on("cpu", "3"), on("cpu", "1")};
     const Words options = with(step_of(7), args("--dropout 0.2 -x 1000 -n 20 -nk 2 -v 0"));
     expect_ok(start_each(own, options, "straight"));
-    const ProgramResult killed = start_each(own, options, "killed", beside(script, "killed"));
+    const ProgramResult killed = start_each(own, options, "killed", with_script(script, "killed"));
     EXPECT_NE(killed.status, 0);
     expect_ok(start_each(own, with(options, {"-y", "1"}), "killed"), " at step ");
     EXPECT_TRUE(model_after("straight", 1000) == model_after("killed", 1000));
@@ -148,9 +148,9 @@ TEST_F(UnlikeDevices, EachMayHaveABatchOfItsOwn) {
 }
 
 TEST_F(UnlikeDevices, ASignalEndsAllAfterTheStep) {
-    const ProgramResult result =
-        start_each({on("cpu", "3"), on("cpu", "1")}, with(step_of(12), args("-x 1000000 -b 2")), "stopped",
-                   beside(R"(after_step_9; kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT"))", "stopped"));
+    const ProgramResult result = start_each(
+        {on("cpu", "3"), on("cpu", "1")}, with(step_of(12), args("-x 1000000 -b 2")), "stopped",
+        with_script(R"(after_step_9; kill -TERM $(pgrep -n -f "^$PROGRAM .*$OUTPUT"))", "stopped"));
     EXPECT_NE(result.status, 0);
     EXPECT_TRUE(contains(result.out, "stopped by SIGTERM, which mpirun sends for Ctrl-C, too; "))
         << result.err;
@@ -274,7 +274,7 @@ TEST_F(UnlikeDevices, SignalsToWhoIsLeftOutAreForTheOthers) {
                               R"(after_step_9; kill -TERM $(pgrep -f "^$PROGRAM .*$OUTPUT)" + whom + "\")";
         const ProgramResult result =
             start_each({{{"-b", "3"}, slowly}, {{"-b", "7"}}}, with(step_of(7), {"-x", "1000000"}), name,
-                       beside(script, name));
+                       with_script(script, name));
         EXPECT_TRUE(contains(result.out, "note: 1 of 2 processes trains, and this one has 1 CPU thread"));
         EXPECT_TRUE(contains(result.out, whom.empty() ? "stopped by SIGTERM" : "stopped by SIGUSR2"))
             << result.err;
@@ -297,7 +297,7 @@ TEST_F(UnlikeDevices, TheDivisionFollowsSpeeds) {
     const ProgramResult result =
         start_each({{{"-b", "6"}}, {{"-b", "7"}}},
                    with(step_of(12), args("-x 1000000 -n 20 -nk 1 -v 0 --ranks-per-node 1")), "slower",
-                   beside(script, "slower"));
+                   with_script(script, "slower"));
     EXPECT_TRUE(contains(result.out, "note: speeds have changed; division of a step: "));
     EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
 }
@@ -313,9 +313,9 @@ struct Devices : UnlikeDevices {
         return run_program(command(devices, more), signal);
     }
     // A shell's background process ignores SIGINT, unless it says otherwise.
-    ProgramResult run_beside(const std::string& script, const Words& more) {
-        return run_program(
-            with(beside(script, "devices", "env --default-signal=INT \"$@\""), command("cpu,cpu", more)));
+    ProgramResult run_with_script(const std::string& script, const Words& more) {
+        return run_program(with(with_script(script, "devices", "env --default-signal=INT \"$@\""),
+                                command("cpu,cpu", more)));
     }
 };
 
@@ -381,8 +381,8 @@ TEST_F(Devices, EndWithALineWhenASignalComesEarly) {
         while kill -0 $job && ! pgrep -f "^(mpirun|prterun) .*$OUTPUT" >/dev/null; do sleep 0.01; done
         )";
     for (const std::string seconds : {"0", "0.1", "0.3", "0.6", "1"}) {
-        const ProgramResult result =
-            run_beside(until_started + "sleep " + seconds + "; kill -INT $job", {"-x", "1000000", "-n", "0"});
+        const ProgramResult result = run_with_script(until_started + "sleep " + seconds + "; kill -INT $job",
+                                                     {"-x", "1000000", "-n", "0"});
         EXPECT_EQ(result.status, 130) << seconds;
         EXPECT_NE((result.out + result.err).find("stopped by SIGINT"), std::string::npos)
             << seconds << result.out << result.err;
@@ -409,7 +409,7 @@ TEST_F(Devices, EndWithTheirProgram) {
 // Signals of one request: from timeout to the program and its group, or from somebody to all processes.
 TEST_F(Devices, TakeSignalsThatComeAtOnceAsOne) {
     for (const std::string whom : {"$job $job $job", "$job $(pgrep -f \"^$PROGRAM .*$OUTPUT\")"}) {
-        const ProgramResult stopped = run_beside(
+        const ProgramResult stopped = run_with_script(
             "after_step_9; for process in " + whom + "; do kill -INT $process; done", {"-x", "1000000"});
         EXPECT_EQ(stopped.status, 130) << whom << stopped.err;
         EXPECT_TRUE(contains(stopped.out, "stopped by SIGINT")) << whom << stopped.err;
@@ -430,7 +430,7 @@ TEST_F(Devices, StopAndContinueWithTheirProgram) {
         sleep 0.5; before=$(steps); sleep 1; [ $before = $(steps) ] && echo all have stopped
         kill $LAST $job
         if [ $LAST = -CONT ]; then later $before; kill -TERM $job; fi)";
-        const ProgramResult result = run_beside("LAST=" + last + script, {"-x", "1000000"});
+        const ProgramResult result = run_with_script("LAST=" + last + script, {"-x", "1000000"});
         EXPECT_TRUE(contains(result.out, "all have stopped")) << result.err;
         EXPECT_TRUE(contains(result.out, "stopped by SIGTERM")) << result.err;
         std::filesystem::remove_all(folder("devices"));

@@ -510,10 +510,10 @@ void complete_options(Options& o) {
 
 // Error if a run is to start over that llm.c began, or without options: what it began with is not recorded.
 static void refuse_unknown_start(const Options& o) {
-    const fs::path folder = fs::path(whole_path(o.model)).parent_path();
-    if (o.start_over && is_same_file(folder.generic_string(), o.output))
-        fail("--start-over: it is not recorded which model the run in %s began with: name it with -e",
-             o.output.c_str());
+    for (const int step : list_checkpoints(o.output))
+        if (o.start_over && is_same_file(o.model, model_path(o.output, step)))
+            fail("--start-over: it is not recorded which model the run in %s began with: name it with -e",
+                 o.output.c_str());
 }
 
 // Takes options that neither the command line nor --config gives from the options.toml of the run to resume,
