@@ -352,7 +352,7 @@ TEST(Communicator, ConnectionsThatCannotBeAcceptedEndTheJobSoon) {
     const double start = now();
     EXPECT_EQ(message_of([] { watch_without_descriptors(4); }),
               "cannot accept connections of other ranks: Too many open files");
-    EXPECT_LT(now() - start, 10);
+    EXPECT_LT(now() - start, 30);
 }
 #endif
 

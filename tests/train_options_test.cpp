@@ -351,7 +351,7 @@ TEST_F(TrainOptions, HostileFilesGiveOneLine) {
             const double start = now();
             const std::string message = path == config ? refusal({"-i", "x", "--config", config})
                                                        : refusal({"-i", "x", "-y", "1", "-o", folder.path});
-            EXPECT_LT(now() - start, 5);
+            EXPECT_LT(now() - start, 60);  // under sanitizers, while others use the cores
             EXPECT_TRUE(message.starts_with(path + ", line ") ||
                         (message.empty() && text.starts_with("model=custom")))
                 << message;
