@@ -12,8 +12,8 @@
 #include <optional>
 
 #include "llmc/base/ceil_div.h"
-#include "llmc/base/ignored_target.h"
 #include "llmc/data/example_packer.h"
+#include "llmc/data/ignored_target.h"
 #include "llmc/data/preparation.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/data/token_file.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "llmc/base/ignored_target.h"
+#include "llmc/data/ignored_target.h"
 #include "tests/table_rows.h"
 
 struct Shape {

@@ -8,7 +8,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/ignored_target.h"
+#include "llmc/data/ignored_target.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 #include "tests/token_shard.h"

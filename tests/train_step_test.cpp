@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "llmc/base/ignored_target.h"
+#include "llmc/data/ignored_target.h"
 #include "llmc/distributed/transport.h"
 #include "llmc/layers/tensor_core.h"
 #include "llmc/model/gradient_exchange.h"

@@ -3,8 +3,8 @@
 #include "llmc/base/ceil_div.h"
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
-#include "llmc/base/ignored_target.h"
 #include "llmc/base/output.h"
+#include "llmc/data/ignored_target.h"
 #include "llmc/data/sidecar.h"
 
 static const int32_t shard_magic = 20240520, shard_version = 1, mask_magic = 20260520;

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "llmc/base/ignored_target.h"
 #include "llmc/data/dataloader.h"
 #include "llmc/data/hellaswag.h"
+#include "llmc/data/ignored_target.h"
 #include "llmc/distributed/communicator.h"
 #include "llmc/generate/text_generator.h"
 #include "llmc/model/gpt2.h"

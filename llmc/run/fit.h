@@ -3,9 +3,9 @@
 #pragma once
 #include <functional>
 
+#include "llmc/options/train_options.h"
+#include "llmc/run/processes.h"
 #include "llmc/run/run_plan.h"
-
-struct Communicator;
 
 // Options that decide a run's memory.
 struct RunShape {
@@ -28,6 +28,33 @@ struct MemoryCheck {
     // In every process of the job, all of which call it.
     bool fits(const RunShape& shape) const;
 };
+
+// Of a run with these options.
+template <class Real>
+MemoryCheck memory_check(const Options& o, const ModelConfig& config, LaunchPad* pad, Communicator& job) {
+    const auto need = [&o, &job, config, pad](const RunShape& shape) {
+        const TrainingShape training = {
+            .master_weights = o.master_weights && !shape.no_master,
+            .B = shape.B,
+            .T = shape.T,
+            .recompute = shape.recompute,
+            .dropout = o.dropout,
+            .share = share_of_process(o, job),
+            .job = &job,
+            .sample_tokens = o.sample_every && job.rank == 0 ? o.sample_tokens : 0,
+            .offload = shape.offload,
+            .on_device = o.plans_device()};
+        return shape.in_bf16 ? memory_need<bf16>(config, pad, training)
+                             : memory_need<Real>(config, pad, training);
+    };
+    // processes with unlike devices choose for themselves
+    Communicator* const others = o.is_divided ? nullptr : &job;
+    if (o.plans_device()) return {need, room_of_device(o.device_memory), others, true};
+    const int processes = pad ? o.processes_on_device : job.machine_size;
+    MemoryRoom room = memory_room(pad, processes, o.device_memory);
+    room.host_bytes = host_room(pad, job.machine_size);
+    return {need, room, others, has_own_memory(pad)};
+}
 
 // The largest batch that the options allow and that fits; 0: not even 1. All processes call it.
 int largest_batch(const MemoryCheck& memory, const Options& o);

@@ -1,4 +1,4 @@
-// What the processes of one job agree on before they train.
+// What the processes of one job agree on before they train: devices, cores, and the division of a step.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,16 +9,15 @@
 #include "llmc/run/division.h"
 #include "llmc/run/run_setup.h"
 
+// The devices of this machine; none without Vulkan.
+std::vector<DeviceInfo> all_devices();
+bool is_usable_gpu(const DeviceInfo& device);
+
 // The device that this process opens: --device as it is or, if that is "auto" and the machine runs several
 // processes of the job, a GPU of its own; on a machine without a GPU, the CPU, with this process's share of
 // the cores. Counts the processes that use it. Collective. Error if there are fewer GPUs than processes that
 // want one, unless each sees one of its own.
 std::string device_of_process(Options& o, Communicator& job);
-
-// The command that resumes the run, and starts the processes that it has from --devices.
-std::string resume_command(const Options& o);
-// The environment variable in which those processes find the options of that command that name the devices.
-extern const char* const devices_variable;
 
 // Prints what people should know of the devices of all processes, and do not know yet. Collective.
 void note_devices(const Options& o, LaunchPad* pad, Communicator& job);
@@ -42,23 +41,9 @@ void share_cores(const Options& o, const std::vector<bool>& members, Communicato
 // sooner; else the one before. 0 in a process: unknown. Collective.
 Division division_by_speed(const Division& before, const Options& o, double seconds, Communicator& job);
 
-// For --devices: mpirun starts this program with its arguments for each of them. Returns the exit status, or
-// none if there is only one, which is then --device. Error if there is no MPI, or a launcher has started the
-// program.
-std::optional<int> train_on_devices(Options& o, int argc, char** argv);
-
 // Prints a line if the launcher has bound the processes to few of the machine's cores.
 void note_bound_cores(const Options& o, const Communicator& job);
 
 // The part of the optimizer's state that this process holds. Error if the machines of the job run different
 // numbers of processes.
 OptimizerShare share_of_process(const Options& o, const Communicator& job);
-
-// Throws Error in all processes, which names the first difference, if they were not given the same options.
-void check_same_options(const Options& o, Communicator& job);
-// The same for all options, with those of files and those that were chosen.
-void check_all_options(const Options& o, Communicator& job);
-
-// The same if the processes do not see the same training and validation data, weights to start from,
-// tokenizer or HellaSwag.
-void check_same_inputs(const RunInputs& inputs, Communicator& job);

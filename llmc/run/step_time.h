@@ -26,13 +26,13 @@ struct TimedSteps {
 };
 
 // So many steps the processes of an exchange, which run equally many, time next, after `steps` that took
-// of_step seconds each, if `left` seconds are left of all that they should time. A process that is
+// of_step seconds each, if `rest` seconds are left of all that they should time. A process that is
 // interrupted may have run those steps between two interruptions: steps follow until half of the time is
 // over.
-inline int steps_to_time(double left, double all, int steps, double of_step) {
-    if (steps >= 1000 || (steps && left <= all / 2)) return 0;
+inline int steps_to_time(double rest, double all, int steps, double of_step) {
+    if (steps >= 1000 || (steps && rest <= all / 2)) return 0;
     const double fewest = of_step < 1 ? 5 : 1, most = steps ? std::max(fewest, 4.0 * steps) : 1000;
-    return int(std::clamp(left / of_step, fewest, most));
+    return int(std::clamp(rest / of_step, fewest, most));
 }
 
 // Mean seconds of a step, at a learning rate of 0, or without its update. Processes that measure at once

@@ -6,13 +6,14 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
-#include "llmc/base/ignored_target.h"
 #include "llmc/base/signals.h"
+#include "llmc/data/ignored_target.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
 #include "llmc/model/gradient_exchange.h"
 #include "llmc/options/option_files.h"
+#include "llmc/run/device_job.h"
 #include "llmc/run/evaluate.h"
 #include "llmc/run/model_checkpoint.h"
 #include "llmc/run/processes.h"
@@ -44,24 +45,24 @@ struct Stopped {};
 template <class Real>
 bool Run<Real>::advance(int step) {
     lease.check_soon();
-    look_for_signals();
-    if (pauses(step)) {
+    agree_on_signals();
+    if (evaluates_or_saves(step)) {
         runner.gather_weights();
         report_pending();
-        stop_if_diverged();
-        pause(step);
+        fail_if_diverged();
+        evaluate_and_save(step);
         progress.restart_clock();
     }
     if (ends(step) || stopping) return false;
     start_step(step);
     if (stopping) return advance(step);  // the step was not finished
     coin_state = next_coin_state;
-    stop_if_diverged();
+    fail_if_diverged();
     return true;
 }
 
 template <class Real>
-bool Run<Real>::look_for_signals() {
+bool Run<Real>::agree_on_signals() {
     int64_t signals[] = {stop_signal(), take_save_request()};  // to any process
     job.all_reduce_max(signals, 2);
     stopping = int(signals[0]);
@@ -119,7 +120,7 @@ void Run<Real>::start_step(int step) {
         attempt(step, begin, [&] {
             ticket = runner.run(step, learning_rate(scheduler, step), [&](int* to_inputs, int* to_targets) {
                 if (batch.is_empty()) {
-                    if (!std::exchange(is_first, false) && !look_for_signals()) throw Stopped();
+                    if (!std::exchange(is_first, false) && !agree_on_signals()) throw Stopped();
                     batch = read_ahead ? *std::exchange(read_ahead, {}) : read_batch();
                 }
                 batch.take(to_inputs, to_targets, runner.B * runner.T);
@@ -155,7 +156,7 @@ void Run<Real>::report_pending() {
 
 // What is saved knows of the validation, so that a run that resumes does not repeat it. The rest it repeats.
 template <class Real>
-void Run<Real>::pause(int step) {
+void Run<Real>::evaluate_and_save(int step) {
     clear_status_line();
     note_devices(options, g.pad, job);
     const MixturePosition begin = position();
@@ -166,7 +167,7 @@ void Run<Real>::pause(int step) {
     saving = false;  // a signal that comes from here on is for the next step
     if (!stopping && runs_hellaswag(step)) attempt(step, begin, [&] { run_hellaswag(step); });
     if (!stopping && samples(step)) {
-        if (ends(step)) take_best(step);
+        if (ends(step)) load_best_for_sample(step);
         attempt(step, begin, [&] { sample(); });
     }
     if (stopping && saved != step && options.saves()) save(step, begin, WrittenFor::signal);
@@ -257,7 +258,7 @@ void Run<Real>::save(int step, const MixturePosition& position, WrittenFor reaso
 
 // A run of skipped updates does not recover by itself: the parameters have left the region that trains.
 template <class Real>
-void Run<Real>::stop_if_diverged() const {
+void Run<Real>::fail_if_diverged() const {
     if (!options.max_not_finite || judge.not_finite_in_a_row < options.max_not_finite) return;
     std::string advice = "start again with a lower learning rate (-l) or a longer warm-up (-u)";
     if (healthy >= 0)
@@ -331,7 +332,7 @@ std::optional<float> Run<Real>::measure_loss(int step) {
     for (DataLoader& val : inputs.val) {
         const auto loss = validation_loss(g, val, own, options.sequence, most, job, [&](int done, int total) {
             if (phase) phase->update(format_string("batch %d of %d", done, total));
-            return look_for_signals();
+            return agree_on_signals();
         });
         if (!loss) return std::nullopt;
         source_losses.push_back(*loss);
@@ -387,7 +388,7 @@ void Run<Real>::report_best() const {
 // An accuracy that is no result must not end the run.
 template <class Real>
 void Run<Real>::run_hellaswag(int step) {
-    const auto score = score_hellaswag(g, inputs.examples, &job, [&] { return look_for_signals(); });
+    const auto score = score_hellaswag(g, inputs.examples, &job, [&] { return agree_on_signals(); });
     if (!score) return;  // stopped
     try {
         print_hellaswag(*score);
@@ -400,7 +401,7 @@ void Run<Real>::run_hellaswag(int step) {
 // After the last step, whose model is saved, the first process loads the model that `generate` takes, so the
 // sample comes from that model.
 template <class Real>
-void Run<Real>::take_best(int step) {
+void Run<Real>::load_best_for_sample(int step) {
     const int best = validations.best_step;
     if (job.rank > 0 || !options.saves_best() || best < 0 || best == step ||
         !file_exists(model_path(options.output, best)))
@@ -449,7 +450,7 @@ SampleOptions Run<Real>::sample_options() {
 // The first process draws the text. A sample that a signal ends is drawn again by the resumed run.
 template <class Real>
 void Run<Real>::sample() {
-    const auto goes_on = [&] { return look_for_signals(); };
+    const auto goes_on = [&] { return agree_on_signals(); };
     uint64_t coins = coin_state;
     if (job.rank == 0) sample_text(g, inputs.tokenizer, sample_options(), coins, goes_on);
     for (int i = 0; job.rank > 0 && i < options.sample_tokens && goes_on();) i++;

@@ -107,7 +107,7 @@ struct Run {
     }
     // A checkpoint saved for a signal lacks the step's validation, so a resumed run writes it again.
     bool is_saved(int step) const { return saved == step && !extra.count(step); }
-    bool pauses(int step) const {
+    bool evaluates_or_saves(int step) const {
         return ends(step) || stopping || saving || validates(step) || runs_hellaswag(step) || samples(step) ||
                is_on_schedule(step);
     }
@@ -116,15 +116,15 @@ struct Run {
 
     bool advance(int step);
     // Sets `stopping` and `saving` in all processes. Returns whether the run continues.
-    bool look_for_signals();
-    void pause(int step);
+    bool agree_on_signals();
+    void evaluate_and_save(int step);
     // If the processes' speeds have changed, divides the following steps anew. All processes call it.
     void follow_speeds();
     // Writes a checkpoint and deletes those that it replaces. All processes call it.
     void save(int step, const MixturePosition& position, WrittenFor reason);
     void write_files(int step, const MixturePosition& position, WrittenFor reason, int last_healthy);
     std::optional<WrittenFor> reason_to_save(int step, bool is_best) const;
-    void stop_if_diverged() const;
+    void fail_if_diverged() const;
     std::string where_to_resume() const;
     // Does the work. After an error, saves the steps before this one, and ends the run.
     void attempt(int step, const MixturePosition& position, const std::function<void()>& work);
@@ -137,7 +137,7 @@ struct Run {
     void report_validation() const;
     void report_best() const;
     void run_hellaswag(int step);
-    void take_best(int step);
+    void load_best_for_sample(int step);
     SampleOptions sample_options();
     void sample();
     bool skips_outliers() const { return options.skip_loss > 0 || options.skip_gradient > 0; }
