@@ -6,10 +6,10 @@
 //
 //     FILE_FAULT_FOLDER   the folder, or the file
 //     FILE_FAULT          CALL:N:ERROR. CALL is one of the names above, or "any". Its N-th call (from 1)
-//                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT; EXDEV: if it renames
-//                         a folder, EBADF: if it flushes one; "short" writes half, or reads 7 bytes; "lost"
-//                         makes close() fail and the file empty; "kill" kills the program before the call.
-//                         "N+" instead of N: this call and all later ones.
+//                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT, ESPIPE; EXDEV: if it
+//                         renames a folder, EBADF: if it flushes one; "short" writes half, or reads 7 bytes;
+//                         "lost" makes close() fail and the file empty; "kill" kills the program before the
+//                         call. "N+" instead of N: this call and all later ones.
 //     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one. "lower" and
 //                         "upper": it lists the names of files so, however they were spelled
 //     FILE_FAULT_TWICE=1  folders list each name twice, as happens while names are added
@@ -17,6 +17,7 @@
 //                         "one": all files have the same number
 //     FILE_FAULT_SIZES=1  a file is said to have half of its bytes
 //     FILE_FAULT_BUSY=1   no file that this program has open is renamed or removed
+//     FILE_FAULT_LATE=1   a file that was removed while it was open is there again once it is closed
 //     FILE_FAULT_LINKS=0  no file gets a second name
 //     FILE_FAULT_LOCKS=0  every lock is granted, as on a network file system that has none
 //     FILE_FAULT_FREE     the number of bytes that the file system of the folder says are free
@@ -142,8 +143,8 @@ Outcome outcome_of(const char* call, const std::string& path) {
     if (fault.error == "kill") raise(SIGKILL);
     if (fault.error == "short") return is_short;
     static const std::map<std::string, int> numbers = {
-        {"ENOSPC", ENOSPC}, {"EINTR", EINTR}, {"EMFILE", EMFILE}, {"ESTALE", ESTALE},
-        {"EDQUOT", EDQUOT}, {"EXDEV", EXDEV}, {"EBADF", EBADF}};
+        {"ENOSPC", ENOSPC}, {"EINTR", EINTR},   {"EMFILE", EMFILE}, {"ESTALE", ESTALE},
+        {"EDQUOT", EDQUOT}, {"ESPIPE", ESPIPE}, {"EXDEV", EXDEV},   {"EBADF", EBADF}};
     const bool never_interrupted =
         std::set<std::string>{"lseek", "stat", "fstat", "getdents"}.count(call) && fault.error == "EINTR";
     if (never_interrupted) return passes;
@@ -273,6 +274,13 @@ int close(int descriptor) {
     const int error = errno;
     if (reports && strstr(fault, "lost") && truncate(descriptor, 0) != 0) abort();
     if (real(descriptor) != 0) return -1;
+    const std::string deleted = " (deleted)";
+    if (getenv("FILE_FAULT_LATE") && writes && path.ends_with(deleted) &&
+        path.starts_with(getenv("FILE_FAULT_FOLDER"))) {
+        static const auto open = original<int (*)(const char*, int, ...)>("open");
+        real(
+            open(path.substr(0, path.size() - deleted.size()).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    }
     errno = error;
     return reports ? -1 : 0;
 }

@@ -264,6 +264,20 @@ TEST(FileFault, NothingIsPrunedAfterAFailedFlush) {
     }
 }
 
+// A network file system without seek() that writes a removed file at close().
+TEST(FileFault, AFailedPreparationLeavesNothing) {
+    Faults data;
+    const std::string out = data / "out", text = data / "a.txt";
+    write_whole_file(text, {numbered(3000, "line ", "\n\n")});
+    const Words prepare = args(bin("prepare_data"), "--name n --val-tokens 2000 --out", out, text);
+    for (const char* fault : {"FILE_FAULT=lseek:1+:ESPIPE", "FILE_FAULT=write:1+:ENOSPC"}) {
+        expect_refusal(run_program(faulty(out, {"FILE_FAULT_LATE=1", fault}, prepare)), "cannot write ");
+        EXPECT_EQ(names_in(out), Words()) << fault;
+    }
+    expect_ok(run_program(faulty(out, {"FILE_FAULT_LATE=1"}, prepare)));
+    for (const std::string& name : names_in(out)) EXPECT_FALSE(contains(name, ".vulkan-gpt2.")) << name;
+}
+
 TEST(FileFault, RoomIsChecked) {
     Faults data;
     const std::string a = data / "a", b = data / "b";

@@ -391,7 +391,13 @@ TEST_F(KindsRun, WhatFitsNoSourceIsOneLine) {
     refused(with(jsonl, {"--field", "text", "--field", "body"}), "--field body: no text is JSONL with this");
     refused(with(jsonl, {"--field", "body"}), "text.jsonl: line 1 has no string in a field 'body'");
     refused({"--text", "text.jsonl", "--text", "plain.txt", "--field", "text"},
-            "plain.txt: line 1 is not a JSON object: plain text is read alone (--include chooses files of a");
+            "--text a.txt:0.5 --text b.jsonl:0.5\n");
+    refused(
+        {"--text", "text.jsonl", "--text", "plain.txt", "--field", "text", "--skip-bad-lines"},
+        "--skip-bad-lines leaves out all lines at the beginning of plain.txt; the first: plain.txt: line 1 "
+        "is not a JSON object: plain text is read alone (--include chooses files of a");
+    refused({"--text", "text.jsonl", "--text", "chat.jsonl", "--field", "text", "--skip-bad-lines"},
+            "--skip-bad-lines leaves out all lines at the beginning of chat.jsonl; the first: ");
     refused(
         {"--text", "plain.txt", "--text", "chat.jsonl"},
         "chat.jsonl is JSONL, and plain.txt is plain text: train_gpt2 mixes them by weights, as in --text "

@@ -110,6 +110,7 @@ TEST(OptionTable, WrongArgumentsGiveOneLine) {
         {{"-q"}, "unknown option -q"},
         {{"-count", "3"}, "unknown option -count (did you mean --count?)"},
         {{"-count=3"}, "unknown option -count (did you mean --count?)"},
+        {{"-cx", "3"}, "unknown option -cx"},
         {{"--no-flag"}, "unknown option --no-flag"},
         {{"-=3"}, "unknown option -"},
         {{"--no-on=1"}, "unknown option --no-on"},

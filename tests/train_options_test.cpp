@@ -416,4 +416,11 @@ TEST_F(TrainOptions, OtherTrainersNamesAreUnderstood) {
         const std::string message = refusal({theirs, "1"});
         EXPECT_TRUE(contains(message, std::string("did you mean ") + ours + "?"));
     }
+    // not -l with the value r
+    for (const Words& rate : {Words{"-lr", "3"}, Words{"-lr=3"}})
+        EXPECT_TRUE(contains(refusal(rate), "unknown option -lr (did you mean -l 3?)"));
+    EXPECT_TRUE(contains(refusal({"-wd", "0.1"}), "unknown option -wd (did you mean -c 0.1?)"));
+    EXPECT_TRUE(contains(refusal({"-bs"}), "unknown option -bs (did you mean -b?)"));
+    EXPECT_TRUE(contains(refusal({"-lfast"}), "unknown option -lfast"));
+    EXPECT_TRUE(contains(refusal({"-l3x"}), "3x is not a number"));
 }

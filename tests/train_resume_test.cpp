@@ -149,7 +149,7 @@ TEST_F(Resume, StartsWithoutACheckpointAndStopsAfterTheLastStep) {
     expect_same_run(a, b, 12);
     const ProgramResult done = resume(b);
     expect_ok(done);
-    EXPECT_TRUE(contains(done.out, "note: all 12 steps are already done"));
+    EXPECT_TRUE(contains(done.out, "note: the run has already done its 12 steps"));
     EXPECT_TRUE(printed_losses(done.out).empty());
     EXPECT_FALSE(contains(done.out, "wrote checkpoint"));
     expect_same_run(a, b, 12);

@@ -199,10 +199,17 @@ TEST_F(TrueLines, OfARunOfLlmcIsSaidWhatItRecords) {
     for (const char* name : {"options.toml", "run_00000002.json", "metrics.csv"})
         std::filesystem::remove(folder / ("r/" + std::string(name)));
     const ProgramResult resumed = run("train_gpt2", with(data, words_of("-y 1 -x 3")));
-    expect_ok(resumed, "model: r/model_00000002.bin, 1 layers");
+    expect_ok(resumed, "model: r/model_00000002.bin, 1 layer, ");
     EXPECT_FALSE(contains(resumed.out, "and had")) << resumed.out;
     EXPECT_TRUE(contains(read_whole_file(folder / "r/options.toml"), "r/model_00000002.bin\"\n"));
     expect_refusal(run("train_gpt2", words_of("-o r -y 1 -x 4 -a 1")), "-a 1: the run in r has -a 0 and");
+    std::filesystem::copy(folder / "r", folder / "t");
+    for (const char* name : {"options.toml", "run_00000003.json"})
+        std::filesystem::remove(folder / ("t/" + std::string(name)));
+    const std::string of_text =
+        output_of(run("train_gpt2", words_of("--text b.txt -y 1 -o t -x 4 -s 0 --dry-run")));
+    EXPECT_TRUE(contains(of_text, "model: t/model_00000003.bin, 1 layer, 2 heads, 16 channels"));
+    EXPECT_FALSE(contains(of_text, "custom:"));
     std::filesystem::remove(folder / "r/run_00000003.json");
     EXPECT_TRUE(
         contains(run("generate", words_of("-e r o")).err, "-e r/model_00000003.bin takes this model"));
@@ -230,6 +237,10 @@ TEST_F(TrueLines, APipeIsReadOnce) {
                                     "/prepare_data --out p --name n - " + name;
         expect_refusal(run_program({"bash", "-c", command}), "is given twice: it can be read once");
     }
+    const std::string redirected =
+        "cd " + folder.path + " && " + BINARY_DIR + "/prepare_data --out p --name n - a.txt < a.txt";
+    expect_refusal(run_program({"bash", "-c", redirected}),
+                   "standard input (-) is the file a.txt, which is given, too: leave one out");
 }
 #endif
 
@@ -266,7 +277,7 @@ TEST_F(TrueLines, ASignalInTheLastSampleLeavesACompleteRun) {
     EXPECT_EQ(stopped.status, 128 + SIGINT) << stopped.err;
     EXPECT_TRUE(contains(stopped.out, "; the run is complete: "));
     EXPECT_TRUE(contains(stopped.out, "continues a text with the best model"));
-    expect_ok(run("train_gpt2", words_of("-o r -y 1 -s 0")), "all 2 steps are already done");
+    expect_ok(run("train_gpt2", words_of("-o r -y 1 -s 0")), "the run has already done its 2 steps");
     const ProgramResult before = run_program(with(command, words_of("-s 1 -o s")), {SIGINT, "---\n"});
     EXPECT_TRUE(contains(before.out, "s -y 1 resumes from here"));
 }
@@ -322,6 +333,31 @@ TEST(Lines, AnExtendedRunSaysItsRate) {
     const ProgramResult zero = run_program("train_gpt2 -y 1 -o", to_zero, "-x 8");
     EXPECT_TRUE(contains(zero.out, "the learning rate follows"));
     EXPECT_FALSE(contains(zero.out, "-k constant"));
+}
+
+TEST(Lines, OneStepIsNoSteps) {
+    const Data data;
+    const std::string folder = data / "run";
+    const Words options = {"-s", "0", "-v", "0", "--device", "cpu", "-o", folder};
+    const auto run = [&](const Words& more) {
+        const ProgramResult result = data.run(with(options, more));
+        for (const char* wrong : {" 1 steps", " 1 updates"})
+            EXPECT_FALSE(contains(result.out + result.err, wrong)) << result.out << result.err;
+        return result;
+    };
+    expect_ok(run(words_of("-x 1 -u 2 -k linear -q 0")), "tokens per step, 1 step\n");
+    expect_ok(run(words_of("-y 1")), "the run has already done its 1 step;");
+    expect_refusal(run(words_of("-y 1 -x 0")), "has already done 1 step:");
+    expect_ok(run(words_of("-y 1 -x 3 -u 0")),
+              "over 3 steps: it is 0.0002 at step 1, and was 0 there over 1 step\n");
+    expect_refusal(run(words_of("-x 9 -l 1000 -c 1 --max-nonfinite-updates 1")),
+                   "the last update was skipped");
+}
+
+TEST(Lines, HellaswagInVainNeedsNoFile) {
+    const Data data;
+    expect_ok(data.run(words_of("-x 1 -s 0 -v 0 -h 1 --hellaswag-file none --device cpu")),
+              "--hellaswag has no effect: -v is 0");
 }
 
 #ifndef _WIN32

@@ -410,16 +410,16 @@ FileWriter::FileWriter(const std::string& to, Target target) : path(to) {
 
 FileWriter::~FileWriter() {
     if (descriptor < 0) return;
-    bool is_ours = false;
     try {
-        is_ours = !in_place && is_named(descriptor, temporary);
+        if (!in_place && is_named(descriptor, temporary)) {
+            remove_and_close(temporary, std::exchange(descriptor, -1));
+            // some network file systems write a removed file at close()
+            if (get_status(temporary, Links::keep)) remove_stale(temporary);
+        }
     } catch (const Error&) {
         // the error that led here is the one to report
     }
-    if (is_ours)
-        remove_and_close(temporary, descriptor);
-    else
-        close(descriptor);
+    if (descriptor >= 0) close(descriptor);
 }
 
 void FileWriter::write_out(std::string_view bytes) {

@@ -335,10 +335,13 @@ static void refuse_repeated_pipes(const std::vector<std::string>& inputs) {
     const auto path_of = [](const std::string& input) { return input == "-" ? "/dev/stdin" : input; };
     for (const std::string& pipe : inputs) {
         if (!is_read_once(pipe)) continue;
-        for (const std::string& input : inputs)
-            if (&input != &pipe && (input == pipe || is_same_file(path_of(input), path_of(pipe))))
-                fail("%s is given twice: it can be read once",
-                     pipe == "-" ? "standard input (-)" : pipe.c_str());
+        for (const std::string& input : inputs) {
+            if (&input == &pipe || (input != pipe && !is_same_file(path_of(input), path_of(pipe)))) continue;
+            const std::string shown = pipe == "-" ? "standard input (-)" : pipe;
+            if (!is_read_once(input))
+                fail("%s is the file %s, which is given, too: leave one out", shown.c_str(), input.c_str());
+            fail("%s is given twice: it can be read once", shown.c_str());
+        }
     }
 }
 

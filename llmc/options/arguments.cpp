@@ -1,9 +1,12 @@
 #include "llmc/options/arguments.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "llmc/base/error.h"
 
@@ -31,6 +34,14 @@ static NamedOption find_long(OptionTable& table, const std::string& argument) {
     return {};
 }
 
+// Whether a value may follow a flag directly. No number begins with a letter: -lr is another program's
+// option.
+static bool may_follow_flag(const Option& o, const std::string& value) {
+    const bool is_text = std::holds_alternative<std::string*>(o.value) || o.is_list();
+    return is_text || (!o.words.empty() && !o.is_bool) || !isalpha(uint8_t(value[0])) ||
+           value == o.word_for_zero || std::ranges::count(o.words, value);
+}
+
 static NamedOption find_option(OptionTable& table, const std::string& argument) {
     if (argument.starts_with("--")) return find_long(table, argument);
     for (Option& row : table.rows)
@@ -41,7 +52,8 @@ static NamedOption find_option(OptionTable& table, const std::string& argument) 
         if (equals != argument.npos && equals > 1 && row.flag == argument.substr(1, equals - 1))
             return {&row, argument.substr(equals + 1)};
     for (Option& row : table.rows)
-        if (row.flag == argument.substr(1, 1) && row.bare.empty()) return {&row, argument.substr(2)};
+        if (row.flag == argument.substr(1, 1) && row.bare.empty() && may_follow_flag(row, argument.substr(2)))
+            return {&row, argument.substr(2)};
     return {};
 }
 
@@ -122,7 +134,10 @@ static GivenValues given_values(OptionTable& table, const std::vector<std::strin
             add_values(given, named.option, take_values(table, named, arguments, next));
             if (asks_for_text(*named.option)) break;
         } else if (const std::string name = argument.substr(0, argument.find('=')); fault.empty()) {
-            fault = "unknown option " + name + table.nearest(name);
+            const std::string value = name.size() < argument.size() ? argument.substr(name.size() + 1)
+                                      : next < arguments.size()     ? arguments[next]
+                                                                    : "";
+            fault = "unknown option " + name + table.nearest(name, value);
         }
     }
     return given;

@@ -339,13 +339,13 @@ static size_t edit_distance(const std::string& a, const std::string& b) {
     return row.back();
 }
 
-std::string OptionTable::nearest(const std::string& name) {
+std::string OptionTable::nearest(const std::string& name, const std::string& value) {
     const std::string word = name.substr(std::min(name.find_first_not_of('-'), name.size()));
     std::string usual = ' ' + word + ' ';
     std::replace(usual.begin(), usual.end(), '_', '-');
     const size_t longest = 64;  // of a name that may be an option's
     size_t least = word.size() > longest ? 0 : word.size() < 4 ? 2 : std::max<size_t>(2, word.size() / 3) + 1;
-    std::string found;
+    const Option* found = nullptr;
     for (const Option& row : rows) {
         if (row.is_positional()) continue;
         const bool is_usual = (' ' + row.name + row.usual_names + ' ').find(usual) != std::string::npos;
@@ -353,8 +353,12 @@ std::string OptionTable::nearest(const std::string& name) {
         const size_t distance = is_usual ? 0 : begins_with_it ? 1 : least ? edit_distance(word, row.name) : 1;
         if (!is_usual && (distance >= least || distance >= row.name.size())) continue;
         least = distance;
-        found = row.name;
+        found = &row;
         if (is_usual) break;
     }
-    return found.empty() ? "" : " (did you mean --" + found + "?)";
+    if (!found) return "";
+    const bool is_short = name.size() == 3 && name[0] == '-' && name[1] != '-' && !found->flag.empty();
+    const std::string meant =
+        is_short ? "-" + found->flag + (value.empty() ? "" : " " + value) : found->dashed();
+    return " (did you mean " + meant + "?)";
 }

@@ -140,6 +140,7 @@ struct OptionTable {
     std::vector<std::string> notes_of(const std::vector<InVain>& options) const;
     // The same for options that are not among those that are `read` instead of what the program usually does.
     std::vector<std::string> notes_of_unread(const char* instead, const std::vector<std::string>& read) const;
-    // " (did you mean --NAME?)" with the nearest of the names; "" if none is near.
-    std::string nearest(const std::string& name);
+    // " (did you mean --NAME?)" with the nearest of the names or, for a short one as -lr, " (did you mean
+    // -FLAG VALUE?)"; "" if none is near.
+    std::string nearest(const std::string& name, const std::string& value = "");
 };

@@ -528,7 +528,7 @@ static void read_saved_options(OptionTable& table, Options& o) {
     std::erase_if(all, [](const SavedOptions& saved) { return saved.path.empty(); });
     if (all.empty()) {  // llm.c saves none: the run continues its newest model
         const std::vector<int> steps = list_checkpoints(o.output);
-        if (!steps.empty()) table.set(*table.find("model"), {model_path(o.output, steps[0])}, Source::chosen);
+        if (!steps.empty()) table.set(*table.find("model"), {model_path(o.output, steps[0])}, Source::run);
         refuse_unknown_start(o);
         return;
     }

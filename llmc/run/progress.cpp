@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "llmc/base/error.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/os.h"
 #include "llmc/launchpad/launchpad.h"
 
@@ -179,11 +180,15 @@ void Progress::report(int step, double end, float loss, float norm, float learni
                          .skipped = verdict.outlier ? "outlier" : skipped});
 }
 
+static std::string were(int updates) {
+    return counted(uint64_t(updates), "update") + (updates == 1 ? " was" : " were");
+}
+
 void Progress::print_summary(const StepJudge& judge) const {
     clear_status_line();
     if (steps > 1) printf("total average iteration time: %f ms\n", 1e3 * total_seconds / (steps - 1));
     if (judge.not_finite)
-        printf("%d updates were skipped: their loss or gradient was not finite\n", judge.not_finite);
+        printf("%s skipped: the loss or gradient was not finite\n", were(judge.not_finite).c_str());
     if (judge.outliers)
-        printf("%d updates were skipped: their loss or gradient was an outlier\n", judge.outliers);
+        printf("%s skipped: the loss or gradient was an outlier\n", were(judge.outliers).c_str());
 }

@@ -7,6 +7,7 @@
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/toml.h"
 #include "llmc/data/ignored_target.h"
 #include "llmc/data/saved_shards.h"
@@ -52,8 +53,9 @@ static void refuse_other_shape(const Options& o, const ModelConfig& config, cons
     const ModelConfig asked = read_shape(find_model(o.model));
     if (asked.num_layers != config.num_layers || asked.channels != config.channels ||
         asked.num_heads != config.num_heads)
-        fail("-e %s is not the model in %s, which has %d layers, %d heads and %d channels: leave out -e",
-             o.model.c_str(), start.folder.c_str(), config.num_layers, config.num_heads, config.channels);
+        fail("-e %s is not the model in %s, which has %s, %s and %d channels: leave out -e", o.model.c_str(),
+             start.folder.c_str(), counted(uint64_t(config.num_layers), "layer").c_str(),
+             counted(uint64_t(config.num_heads), "head").c_str(), config.channels);
 }
 
 // --- where the run starts ---
@@ -125,6 +127,8 @@ static Start find_start(const Options& o, const FoundCheckpoint& found) {
     return start;
 }
 
+static std::string steps_text(int steps) { return counted(uint64_t(steps), "step"); }
+
 static void check_resume(const Options& o, const Start& start, int max_steps) {
     if (!start.resumed) return;
     const char* folder = start.folder.c_str();
@@ -136,16 +140,17 @@ static void check_resume(const Options& o, const Start& start, int max_steps) {
             static_cast<unsigned long long>(start.state.seed));
     if (start.step > max_steps && o.max_steps < 0)
         fail(
-            "the run in %s has already done %d steps, and an epoch has %d steps with this -b, -t and -d: say "
-            "with -x at which step the run ends",
-            folder, start.step, max_steps);
+            "the run in %s has already done %s, and an epoch has %s with this -b, -t and -d: say with -x at "
+            "which step the run ends",
+            folder, steps_text(start.step).c_str(), steps_text(max_steps).c_str());
     if (start.step > max_steps)
         fail(
-            "-x %d: the run in %s has already done %d steps: give a larger -x, leave it out, or start a new "
-            "run in another folder",
-            max_steps, folder, start.step);
+            "-x %d: the run in %s has already done %s: give a larger -x, leave it out, or start a new run in "
+            "another folder",
+            max_steps, folder, steps_text(start.step).c_str());
     if (start.step == max_steps)
-        printf("note: all %d steps are already done; a larger -x adds more\n", max_steps);
+        printf("note: the run has already done its %s; a larger -x adds more\n",
+               steps_text(max_steps).c_str());
 }
 
 // --- data ---
@@ -365,7 +370,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
                 start.step, optimizer_info(kind).name);
     }
     std::vector<HellaSwagExample> examples;
-    if (o.hellaswag) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);
+    if (o.hellaswag && o.val_every) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);
     if (!examples.empty()) make_hellaswag_rows(examples, o.sequence);  // an Error now, not after -v steps
     RunInputs inputs = {.model_path = model.path,
                         .names_positions = model.names_positions(),
@@ -377,7 +382,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
                         .data = {.train = o.overfit ? o.val_data : without_weights(o.train_data),
                                  .val = o.val_data,
                                  .shares = o.overfit ? std::vector<double>() : shares_of(o.train_data)},
-                        .hellaswag_file = o.hellaswag ? o.hellaswag_file : "",
+                        .hellaswag_file = o.hellaswag && o.val_every ? o.hellaswag_file : "",
                         .examples = std::move(examples)};
     if (!o.may_choose_batch()) open_data(o, inputs, job.rank == 0);
     return inputs;
@@ -435,10 +440,8 @@ void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     const int max_steps = inputs.length.max_steps;
     check_resume(o, inputs.start, max_steps);
     if (o.warmup > max_steps && inputs.loader && is_first_process)
-        warn(
-            "-u %d: the warm-up is longer than the run of %d steps, which never reaches the learning "
-            "rate of -l",
-            o.warmup, max_steps);
+        warn("-u %d: the warm-up is longer than the run of %s, which never reaches the learning rate of -l",
+             o.warmup, steps_text(max_steps).c_str());
 }
 
 // The room that the run's checkpoints need; a resumed run first deletes old ones.
@@ -482,9 +485,9 @@ static void note_changed_rate(const Options& o, const RunInputs& inputs, const s
         old_rate > 0 ? format_string("; -k constant -l %.3g -u 0 continues at that rate", old_rate) : "";
     if (const float rate = learning_rate(scheduler, step); rate != old_rate)
         printf(
-            "note: the learning rate follows its schedule over %d steps: %.3g at step %d, where %d steps "
-            "have %.3g%s\n",
-            now, rate, step, steps, old_rate, advice.c_str());
+            "note: the learning rate follows its schedule over %s: it is %.3g at step %d, and was %.3g there "
+            "over %s%s\n",
+            steps_text(now).c_str(), rate, step, old_rate, steps_text(steps).c_str(), advice.c_str());
 }
 
 // Fewer processes, or another batch, change what a step learns from.

@@ -136,7 +136,7 @@ static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, Laun
 
 // Error, before tokens are prepared, if HellaSwag's file is missing or not for so many tokens.
 static void check_hellaswag(const Options& o, int vocab_size) {
-    if (o.hellaswag) read_hellaswag(o.hellaswag_file, vocab_size);
+    if (o.hellaswag && o.val_every) read_hellaswag(o.hellaswag_file, vocab_size);
 }
 
 // The options with those that are chosen for the tokens of --text.

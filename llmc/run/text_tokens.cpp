@@ -81,7 +81,9 @@ static uint64_t text_bytes(PreparationOptions& p, const std::string& path) {
     const EncodedBlock encoded = encode_block(first, p, as_bytes);
     size_t tokens = encoded.tokens.size();
     for (const EncodedExample& example : encoded.examples) tokens += example.tokens.size();
-    if (tokens == 0 && encoded.skipped_lines) fail("%s", encoded.first_skipped.c_str());
+    if (tokens == 0 && encoded.skipped_lines)
+        fail("--skip-bad-lines leaves out all lines at the beginning of %s; the first: %s", path.c_str(),
+             encoded.first_skipped.c_str());
     const double share = first.text.empty() ? 1 : double(tokens) / double(first.text.size());
     TextFile file(path);
     std::string part(1 << 20, '\0');

@@ -6,6 +6,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 #include "llmc/base/signals.h"
 #include "llmc/data/ignored_target.h"
 #include "llmc/data/saved_shards.h"
@@ -264,10 +265,11 @@ void Run<Real>::fail_if_diverged() const {
     if (healthy >= 0)
         advice = format_string("%sresume with -y 1 and a lower learning rate (-l) from step %d",
                                saved > healthy ? "delete the later checkpoints and " : "", healthy);
-    fail(
-        "the run has diverged: the last %d updates were skipped, since their loss or gradient was not "
-        "finite; %s",
-        judge.not_finite_in_a_row, advice.c_str());
+    const int skipped = judge.not_finite_in_a_row;
+    const std::string updates =
+        skipped == 1 ? "update was skipped" : format_string("%d updates were skipped", skipped);
+    fail("the run has diverged: the last %s, since the loss or gradient was not finite; %s", updates.c_str(),
+         advice.c_str());
 }
 
 template <class Real>
@@ -373,7 +375,8 @@ template <class Real>
 void Run<Real>::report_best() const {
     const Validations& v = validations;
     if (out_of_patience())
-        printf("the run ends after %d validations without a better one (--patience)\n", v.since_best);
+        printf("the run ends after %s without a better one (--patience)\n",
+               counted(uint64_t(v.since_best), "validation").c_str());
     const bool is_saved =
         v.best_step >= 0 && !options.output.empty() && file_exists(done_path(options.output, v.best_step));
     if (v.best_step < 0)

@@ -323,10 +323,8 @@ static std::string text_of_line(std::string_view line, const std::vector<std::st
     for (const std::string& field : fields) {
         const auto text = object.find(field);
         if (text == object.end() || !text->is_string())
-            fail(
-                "%s has no string in a field '%s': name the right field with --field, or leave such lines "
-                "out with --skip-bad-lines",
-                where.c_str(), field.c_str());
+            fail("%s has no string in a field '%s': name the right field with --field", where.c_str(),
+                 field.c_str());
         all += (&field == &fields[0] ? "" : "\n") + text->get_ref<std::string&>();
     }
     return all;
@@ -358,17 +356,14 @@ static void encode_chat(std::string_view line, const std::string& where, const T
     to.examples.push_back(std::move(example));
 }
 
-static const char* skip_hint(std::string_view error) {
-    const bool is_said = error.find("--skip-bad-lines") != error.npos;
-    return is_said ? "" : "; --skip-bad-lines leaves such lines out";
-}
-
 static void encode_lines(const TextBlock& block, const TextOptions& options, Tokenizer& tokenizer,
                          EncodedBlock& to) {
     uint64_t number = block.first_line;
     const std::string_view all = block.text;
     std::optional<ChatTemplate> chat;
     if (options.is_chat) chat.emplace(tokenizer);
+    const bool has_objects =
+        without_blanks(all).starts_with('{') || all.find("\n{") != all.npos;  // else it is text
     for (size_t start = 0, end; start < all.size(); start = end + 1, number++) {
         end = std::min(all.find('\n', start), all.size());
         const std::string_view line = all.substr(start, end - start);
@@ -387,7 +382,8 @@ static void encode_lines(const TextBlock& block, const TextOptions& options, Tok
             else
                 text = text_of_line(line, options.field, where);
         } catch (const Error& error) {
-            if (!options.skip_bad_lines) fail("%s%s", error.what(), skip_hint(error.what()));
+            if (!options.skip_bad_lines)
+                fail("%s%s", error.what(), has_objects ? "; --skip-bad-lines leaves such lines out" : "");
             if (to.skipped_lines++ == 0) to.first_skipped = error.what();
             continue;
         }
