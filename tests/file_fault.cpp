@@ -8,7 +8,8 @@
 //     FILE_FAULT          CALL:N:ERROR. CALL is one of the names above, or "any". Its N-th call (from 1)
 //                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT; EXDEV: if it renames
 //                         a folder, EBADF: if it flushes one; "short" writes half, or reads 7 bytes; "lost"
-//                         makes close() fail and the file empty; "kill" kills the program before the call.
+//                         makes close() fail and the file empty; "kill" kills the program before the call;
+//                         "gone" removes the file before it, as another program does.
 //                         "N+" instead of N: this call and all later ones.
 //     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one. "lower" and
 //                         "upper": it lists the names of files so, however they were spelled
@@ -141,6 +142,10 @@ Outcome outcome_of(const char* call, const std::string& path) {
     if (calls != fault.n && !(fault.and_later && calls > fault.n)) return passes;
     if (fault.error == "kill") raise(SIGKILL);
     if (fault.error == "short") return is_short;
+    if (fault.error == "gone") {
+        original<int (*)(const char*)>("unlink")(path.c_str());
+        return passes;
+    }
     static const std::map<std::string, int> numbers = {
         {"ENOSPC", ENOSPC}, {"EINTR", EINTR}, {"EMFILE", EMFILE}, {"ESTALE", ESTALE},
         {"EDQUOT", EDQUOT}, {"EXDEV", EXDEV}, {"EBADF", EBADF}};
