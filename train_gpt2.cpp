@@ -90,6 +90,24 @@ static double plan(const Options& o, const RunInputs& inputs, LaunchPad* pad, co
     return peak;
 }
 
+// Loads the parameters of a new run. If a run that trains meanwhile has deleted the model's checkpoint, one
+// process takes the next; several would take different ones, so they end.
+template <class Real>
+static void load_model(const RunInputs& inputs, GPT2<Real>& g, const Optimizer<Real>& optimizer,
+                       const BytesRead& show, Communicator& job) {
+    const auto load_from = [&](const ModelSource& model) {
+        load_parameters(g, model.path, inputs.start.state.seed, &optimizer, show, &job);
+    };
+    if (job.size > 1) return load_from(inputs.model);
+    ModelSource model = inputs.model;
+    read_found_model(model, [&] {
+        if (model.is_file && read_model_file_header(model.path) != inputs.config)
+            fail("%s is another model now: start again", model.name.c_str());
+        load_from(model);
+    });
+    if (model.chosen != inputs.model.chosen) print_line(stdout, "%s", model.chosen.c_str());
+}
+
 // Loads parameters and moments.
 template <class Real>
 static void load(const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer, Communicator& job) {
@@ -100,7 +118,7 @@ static void load(const RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimi
     if (start.resumed)
         load_checkpoint(g, optimizer, start.folder, start.step, start.state.precision, show, job);
     else
-        load_parameters(g, inputs.model_path, start.state.seed, &optimizer, show, &job);
+        load_model(inputs, g, optimizer, show, job);
     phase.done();
 }
 

@@ -8,13 +8,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/text/text_file.h"
 #include "tests/message_of.h"
@@ -161,6 +165,63 @@ TEST(FaultKinds, AnErrorAtTheNewestCheckpointIsNoDamage) {
                     EXPECT_TRUE(contains(said, result.status ? strerror(number) : done));
                 }
     EXPECT_GT(failed, 30);
+}
+
+// A run that trains meanwhile deletes the file of a checkpoint just before a program opens it.
+TEST(FaultKinds, AModelThatIsDeletedMeanwhileIsFoundAgain) {
+    const Journeys data;
+    const std::string copy = data / "copy", last = copy + ":last", log = data / "calls";
+    const Words tune = with({program, "-e", last, "-i", data.train}, words_of("-t 16 -s 0 --device cpu"));
+    const Words commands[] = {with(tune, {"-x", "1", "-o", data / "tuned"}),
+                              with(tune, {"--dry-run=memory"}),
+                              evaluation(last, data.val),
+                              {program, "-e", last, "--export", "hf", data / "hf"}};
+    for (const Words& command : commands) {
+        const auto attempt = [&](const std::string& setting) {
+            for (const char* made : {"copy", "tuned", "hf"}) fs::remove_all(data / made);
+            fs::copy(data.run_folder, copy, fs::copy_options::recursive);
+            return run_faulty(copy, {setting}, command);
+        };
+        fs::remove(log);
+        expect_ok(attempt("FILE_FAULT_LOG=" + log));
+        std::istringstream calls(read_whole_file(log));
+        int n = 0, others = 0;
+        for (std::string line; std::getline(calls, line);) {
+            if (!line.starts_with("open ")) continue;
+            n++;
+            if (!contains(line, "_0000")) continue;  // no file of a checkpoint
+            SCOPED_TRACE(joined(command, " ") + ": " + line);
+            const ProgramResult result = attempt(format_string("FILE_FAULT=open:%d:gone", n));
+            expect_ok(result);
+            const std::string said = result.out + result.err, taken = "the last checkpoint, of step ";
+            const size_t at = said.rfind(taken);
+            ASSERT_NE(at, said.npos) << said;
+            const int step = atoi(said.c_str() + at + taken.size());
+            EXPECT_TRUE(fs::exists(model_path(copy, step))) << said;
+            others += step != 4;
+        }
+        EXPECT_GT(others, 1);
+    }
+}
+
+// Somebody removes a run's folder: the last line names no checkpoint, for none is there.
+TEST(FaultKinds, ARemovedRunIsNotSaidToResume) {
+    const Data data;
+    const std::string folder = data / "run";
+    std::atomic<bool> has_ended = false;
+    std::thread remover([&] {
+        std::error_code error;
+        while (!has_ended && !fs::exists(done_path(folder, 1)))
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        while (fs::exists(folder)) fs::remove_all(folder, error);
+    });
+    const ProgramResult result =
+        data.run(with({"-o", folder}, words_of("-x 1000000 -n 1 -s 0 -v 0 --device cpu")));
+    has_ended = true;
+    remover.join();
+    EXPECT_EQ(result.status, 1);
+    EXPECT_TRUE(contains(result.err, "was removed meanwhile")) << result.err;
+    EXPECT_FALSE(contains(result.err, "resumes from"));
 }
 
 // Each of these calls fails every time that the journey comes to it.

@@ -9,7 +9,8 @@
 //                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT, ESPIPE; EXDEV: if it
 //                         renames a folder, EBADF: if it flushes one; "short" writes half, or reads 7 bytes;
 //                         "lost" makes close() fail and the file empty; "kill" kills the program before the
-//                         call. "N+" instead of N: this call and all later ones.
+//                         call; "gone" removes the file before it, as another program does. "N+" instead of
+//                         N: this call and all later ones.
 //     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one. "lower" and
 //                         "upper": it lists the names of files so, however they were spelled
 //     FILE_FAULT_TWICE=1  folders list each name twice, as happens while names are added
@@ -142,6 +143,10 @@ Outcome outcome_of(const char* call, const std::string& path) {
     if (calls != fault.n && !(fault.and_later && calls > fault.n)) return passes;
     if (fault.error == "kill") raise(SIGKILL);
     if (fault.error == "short") return is_short;
+    if (fault.error == "gone") {
+        original<int (*)(const char*)>("unlink")(path.c_str());
+        return passes;
+    }
     static const std::map<std::string, int> numbers = {
         {"ENOSPC", ENOSPC}, {"EINTR", EINTR},   {"EMFILE", EMFILE}, {"ESTALE", ESTALE},
         {"EDQUOT", EDQUOT}, {"ESPIPE", ESPIPE}, {"EXDEV", EXDEV},   {"EBADF", EBADF}};

@@ -12,6 +12,7 @@
 #include "llmc/base/json.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/files/checkpoint.h"
+#include "llmc/files/model_file.h"
 #include "llmc/files/model_source.h"
 #include "llmc/text/tokenizer.h"
 #include "llmc/text/tokenizer_info.h"
@@ -193,7 +194,7 @@ TEST_F(Journey, AModelThatARunDeletesIsFoundAgain) {
     read_found_model(model, [&] {
         read.push_back(model.path);
         if (read.size() < 3) delete_checkpoint(run, 5 - int(read.size()));
-        EXPECT_EQ(read_shape(model).channels, 16);
+        EXPECT_EQ(read_model_file_header(model.path).channels, 16);
     });
     EXPECT_EQ(read, (Words{model_path(run, 4), model_path(run, 3), model_path(run, 2)}));
     EXPECT_EQ(message_of([&] { read_found_model(model, [] { fail("damaged"); }); }), "damaged");

@@ -34,9 +34,8 @@ struct KnownRun {
 
 static KnownRun find_run(const ModelSource& model) {
     const auto [folder, step] = checkpoint_of(model.path);
-    const std::string path = run_path(folder, step);
-    if (step < 0 || !file_exists(path)) return {folder, -1, {}};
-    return {folder, step, parse_json_object(read_run(folder, step), path)};
+    if (step < 0 || model.run.empty()) return {folder, -1, {}};
+    return {folder, step, parse_json_object(model.run, run_path(folder, step))};
 }
 
 // The last loss of a kind in main.log up to the model's step: "0.2737 (step 150)"; "" if there is none.

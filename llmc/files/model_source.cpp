@@ -41,6 +41,7 @@ static DocumentSplit split_named(const std::string& name) {
 // Takes what a run's JSON object says about the model.
 static void take_record(ModelSource& model, const std::string& run, const std::string& path) {
     if (run.empty()) return;
+    model.run = run;
     const nlohmann::json object = parse_json_object(run, path);
     if (object.contains("tokenizer"))
         model.tokenizer = tokenizer_info_from_json(json_text(object["tokenizer"]), path);
@@ -250,8 +251,11 @@ void read_found_model(ModelSource& model, const std::function<void()>& read) {
     }
 }
 
-ModelConfig read_shape(const ModelSource& model) {
-    return model.is_file ? read_model_file_header(model.path) : parse_descriptor(model.path);
+ModelConfig read_shape(ModelSource& model) {
+    if (!model.is_file) return parse_descriptor(model.path);
+    ModelConfig config;
+    read_found_model(model, [&] { config = read_model_file_header(model.path); });
+    return config;
 }
 
 int trained_positions(const ModelSource& model, const ModelConfig& config) {

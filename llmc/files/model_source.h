@@ -17,6 +17,7 @@ struct ModelSource {
     std::optional<TokenizerInfo> tokenizer;  // that made its training data, if a file beside it says
     std::string chosen;                      // of a run's folder: a line that says which checkpoint it is
     bool has_unusable_tokenizer = false;     // a file beside it holds one that this program cannot read
+    std::string run;                         // of a checkpoint of a run: the JSON object of its run file
     int positions = 0;                       // trained so far, as its run says; 0: all of the model's
     // How its training divided texts into documents; automatic: unknown.
     DocumentSplit split = DocumentSplit::automatic;
@@ -35,8 +36,8 @@ ModelSource find_model(const std::string& name);
 // file is gone, finds the model again and calls read() again.
 void read_found_model(ModelSource& model, const std::function<void()>& read);
 
-// The model's shape, from its file or descriptor.
-ModelConfig read_shape(const ModelSource& model);
+// The model's shape, from its descriptor, or from its file as read_found_model() does.
+ModelConfig read_shape(ModelSource& model);
 
 // The value of an option in a run's JSON object, which is in the file `path`, of a list a line each; "" if it
 // is not there or was not given.

@@ -43,7 +43,7 @@ static double worth_of_mixture(const Options& o, const TextTokens& tokens) {
 
 void check_model_of_text(const Options& o) {
     if (!o.is_given(o.model)) return;
-    const ModelSource model = find_model(o.model);
+    ModelSource model = find_model(o.model);
     const ModelConfig config = read_shape(model);
     if (model.names_positions() && o.is_given(o.sequence)) check_sequence(o, config);
     if (finetunes(o) && parse_bpe(o.tokenizer))
@@ -78,7 +78,7 @@ static RuleInputs inputs_of(const Options& o, const TextTokens& tokens, const La
     in.epochs = if_given(o.epochs) / worth;                                                   // of all texts
     if (o.is_given(o.max_steps) && o.max_steps < 0 && in.epochs == 0) in.epochs = 1 / worth;  // -x -1
     if (o.is_given(o.model)) {
-        const ModelSource model = find_model(o.model);
+        ModelSource model = find_model(o.model);
         const ModelConfig config = read_shape(model);
         in.vocab_size = config.vocab_size;
         in.layers = config.num_layers, in.heads = config.num_heads, in.channels = config.channels;
@@ -163,7 +163,8 @@ void take_optimizer(Options& o) {
 // Eight sequences per step reach a lower loss than 32 by 0.17 after the same tokens.
 void take_optimizer_defaults(Options& o) {
     if (o.optimizer != OptimizerKind::muon || names_model_file(o.model)) return;
-    o.sources.choose(o.learning_rate, muon_rate(read_shape(find_model(o.model)).channels));
+    ModelSource model = find_model(o.model);
+    o.sources.choose(o.learning_rate, muon_rate(read_shape(model).channels));
     const int sequences = 8;
     if (!o.is_given(o.batch) && sequences % (o.batch * o.num_processes) == 0)
         o.sources.choose(o.total_batch, sequences * o.sequence);

@@ -32,7 +32,7 @@ static std::vector<std::string> data_of(const Options& o) {
 
 // The shape of a model of -e. A new model takes its vocabulary from --tokenizer, or else from the tokenizer
 // that made the data, and its positions from -t, unless -e names a size.
-static ModelConfig new_config(const Options& o, const ModelSource& model,
+static ModelConfig new_config(const Options& o, ModelSource& model,
                               const std::optional<TokenizerInfo>& data) {
     ModelConfig config = read_shape(model);
     const bool names_vocab = model.is_file || model.path.find("vocab=") != std::string::npos;
@@ -50,7 +50,8 @@ static ModelConfig new_config(const Options& o, const ModelSource& model,
 static void refuse_other_shape(const Options& o, const ModelConfig& config, const Start& start) {
     const bool has_options = file_exists(options_path(start.folder));
     if (has_options || !o.is_given(o.model) || names_model_file(o.model)) return;
-    const ModelConfig asked = read_shape(find_model(o.model));
+    ModelSource model = find_model(o.model);
+    const ModelConfig asked = read_shape(model);
     if (asked.num_layers != config.num_layers || asked.channels != config.channels ||
         asked.num_heads != config.num_heads)
         fail("-e %s is not the model in %s, which has %s, %s and %d channels: leave out -e", o.model.c_str(),
@@ -346,9 +347,9 @@ static int positions_after(const Start& start, const ModelSource& model, const M
 RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Verify verify) {
     Start start = find_start(o, open_folder(o, folder, job, verify));
     const std::optional<TokenizerInfo> data = tokenizer_of_shards(data_of(o));
-    const ModelSource model = start.resumed ? resumed_model(start) : find_model(o.model);
-    if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());
+    ModelSource model = start.resumed ? resumed_model(start) : find_model(o.model);
     const ModelConfig config = start.resumed ? read_model_header(model.path) : new_config(o, model, data);
+    if (!model.chosen.empty()) print_line(stdout, "%s", model.chosen.c_str());
     if (start.resumed) refuse_other_shape(o, config, start);
     const std::string data_name = data_of(o).empty() ? "" : data_of(o)[0];
     if (data) check_data_fits(*data, data_name, model, config);
@@ -372,8 +373,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
     std::vector<HellaSwagExample> examples;
     if (o.hellaswag && o.val_every) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);
     if (!examples.empty()) make_hellaswag_rows(examples, o.sequence);  // an Error now, not after -v steps
-    RunInputs inputs = {.model_path = model.path,
-                        .names_positions = model.names_positions(),
+    RunInputs inputs = {.model = model,
                         .tokenizer = std::move(tokenizer),
                         .made_with = data ? data : model.tokenizer,
                         .data_names_tokenizer = data.has_value(),
@@ -420,7 +420,7 @@ static bool has_mask(const std::vector<TokenShard>& files) {
 void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     const int vocab_size = inputs.config.vocab_size;
     const int positions =
-        inputs.names_positions ? inputs.config.max_seq_len : std::numeric_limits<int>::max();
+        inputs.model.names_positions() ? inputs.config.max_seq_len : std::numeric_limits<int>::max();
     inputs.val = open_validation_data(o, inputs);
     if (!inputs.val.empty()) check_validations(o, inputs.val, inputs.start);
     inputs.loader = open_training_data(o, inputs);

@@ -44,8 +44,7 @@ struct DataPatterns {
 };
 
 struct RunInputs {
-    std::string model_path;                       // of -e: a file, or a descriptor; unused if resumed
-    bool names_positions = false;                 // the model, or -e; else -t says how many
+    ModelSource model;                            // of -e, or the checkpoint that is resumed
     std::optional<Tokenizer> tokenizer;           // none: samples are printed as token numbers
     std::optional<TokenizerInfo> made_with = {};  // the tokenizer of the training data; none: unknown
     bool data_names_tokenizer = false;

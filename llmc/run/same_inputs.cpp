@@ -32,7 +32,7 @@ static std::string identity_of(const std::string& path) {
 static std::string checksum_of_weights(const RunInputs& inputs, Communicator& job) {
     const Start& start = inputs.start;
     const int first = job.rank - job.local_rank;
-    const std::string model = start.resumed ? model_path(start.folder, start.step) : inputs.model_path;
+    const std::string& model = inputs.model.path;
     const bool is_sealed = start.resumed && file_exists(run_path(start.folder, start.step));
     const bool is_file = !is_sealed && is_model_file(model);
     const std::vector<std::string> files = job.gather(is_file ? identity_of(model) : "");

@@ -54,7 +54,7 @@ static TextTokens patterns_of(const Options& o) {
 static std::string tokenizer_name(const Options& o, std::string* own_template = nullptr) {
     if (!o.tokenizer.empty()) return o.tokenizer;
     if (!o.is_given(o.model) || !names_model_file(o.model)) return "bytes";
-    const ModelSource model = find_model(o.model);
+    ModelSource model = find_model(o.model);
     const auto tokenizer = tokenizer_for("", model, read_shape(model).vocab_size, model.tokenizer);
     if (!tokenizer) fail("-e %s: its tokenizer is not known: name it with --tokenizer", o.model.c_str());
     if (own_template) *own_template = chat_template_of(tokenizer->roles);
@@ -293,7 +293,7 @@ static void write_stories(PreparationOptions& p) {
 // Of the model that is finetuned; 0: those of a new one follow from -t.
 static int positions_of_model(const Options& o) {
     if (!o.is_given(o.model)) return 0;
-    const ModelSource model = find_model(o.model);
+    ModelSource model = find_model(o.model);
     return model.names_positions() ? read_shape(model).max_seq_len : 0;
 }
 

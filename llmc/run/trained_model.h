@@ -45,7 +45,7 @@ struct TrainedModel {
 
 inline TrainedModel open_model(const ModelOptions& options) {
     TrainedModel model = {.source = find_model(options.model)};
-    read_found_model(model.source, [&] { model.config = read_shape(model.source); });
+    model.config = read_shape(model.source);
     model.tokenizer =
         tokenizer_for(options.tokenizer, model.source, model.config.vocab_size, model.source.tokenizer);
     return model;
