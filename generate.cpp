@@ -202,7 +202,7 @@ void Generator<Real>::note_length(int tokens, int read) const {
         fprintf(stderr,
                 "generate: note: the %s has %d tokens and the model's context is %d: after %s of the "
                 "answer, the beginning is forgotten\n",
-                what, tokens - 1, context, counted(uint64_t(context - tokens), "token").c_str());
+                what, tokens - 1, context, counted(context - tokens, "token").c_str());
 }
 
 // Every byte has a token; those of another encoding are of other letters.

@@ -54,7 +54,7 @@ static void print_devices() {
                    d.driver.c_str(), d.missing.empty() ? "" : ", unusable: lacks ", d.missing.c_str());
         for (const std::string& line : d.features) printf("   %s\n", line.c_str());
     }
-    printf("cpu: %s\n", counted(uint64_t(omp_get_max_threads()), "thread").c_str());
+    printf("cpu: %s\n", counted(omp_get_max_threads(), "thread").c_str());
 }
 
 // Opens the device of --device; null is the CPU.
@@ -100,12 +100,10 @@ static void load_model(const RunInputs& inputs, GPT2<Real>& g, const Optimizer<R
     };
     if (job.size > 1) return load_from(inputs.model);
     ModelSource model = inputs.model;
-    read_found_model(model, [&] {
-        if (model.is_file && read_model_file_header(model.path) != inputs.config)
-            fail("%s is another model now: start again", model.name.c_str());
-        load_from(model);
-    });
-    if (model.chosen != inputs.model.chosen) print_line(stdout, "%s", model.chosen.c_str());
+    read_same_model(model, inputs.config, [&] { load_from(model); });
+    if (model.chosen == inputs.model.chosen) return;
+    clear_status_line();
+    print_line(stdout, "%s", model.chosen.c_str());
 }
 
 // Loads parameters and moments.
@@ -359,7 +357,7 @@ static bool stays_in_job(Options& o, const Division& division, Communicator& job
     if (!job.keep(members_of(division))) return false;
     if (o.process_rank > 0 && job.rank == 0) redirect(stdout, own_stdout);
     print_line(stdout, "note: %d of %d processes train%s, and this one has %s", job.size, o.num_processes,
-               job.size == 1 ? "s" : "", counted(uint64_t(omp_get_max_threads()), "CPU thread").c_str());
+               job.size == 1 ? "s" : "", counted(omp_get_max_threads(), "CPU thread").c_str());
     o.num_processes = job.size;
     o.process_rank = job.rank;
     return true;

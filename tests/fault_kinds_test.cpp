@@ -8,13 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <map>
 #include <random>
-#include <thread>
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
@@ -207,18 +204,13 @@ TEST(FaultKinds, AModelThatIsDeletedMeanwhileIsFoundAgain) {
 // Somebody removes a run's folder: the last line names no checkpoint, for none is there.
 TEST(FaultKinds, ARemovedRunIsNotSaidToResume) {
     const Data data;
-    const std::string folder = data / "run";
-    std::atomic<bool> has_ended = false;
-    std::thread remover([&] {
-        std::error_code error;
-        while (!has_ended && !fs::exists(done_path(folder, 1)))
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        while (fs::exists(folder)) fs::remove_all(folder, error);
-    });
-    const ProgramResult result =
-        data.run(with({"-o", folder}, words_of("-x 1000000 -n 1 -s 0 -v 0 --device cpu")));
-    has_ended = true;
-    remover.join();
+    const std::string script =  // the run sees the folder before or after, not in between
+        "\"$@\" & pid=$!; until [ -e \"$0/DONE_00000001\" ] || ! kill -0 $pid; do sleep 0.01; done; "
+        "kill -STOP $pid; until grep -q 'State:.T' /proc/$pid/status || ! kill -0 $pid; do sleep 0.01; done; "
+        "rm -r \"$0\"; kill -CONT $pid; wait $pid";
+    const Words train = args(program, "-i", data.train, "-e", tiny, "-o", data / "run",
+                             "-b 3 -t 17 -x 1000000 -n 1 -s 0 -v 0 --device cpu");
+    const ProgramResult result = run_program(with({"bash", "-c", script, data / "run"}, train));
     EXPECT_EQ(result.status, 1);
     EXPECT_TRUE(contains(result.err, "was removed meanwhile")) << result.err;
     EXPECT_FALSE(contains(result.err, "resumes from"));

@@ -421,6 +421,7 @@ TEST_F(TrainOptions, OtherTrainersNamesAreUnderstood) {
         EXPECT_TRUE(contains(refusal(rate), "unknown option -lr (did you mean -l 3?)"));
     EXPECT_TRUE(contains(refusal({"-wd", "0.1"}), "unknown option -wd (did you mean -c 0.1?)"));
     EXPECT_TRUE(contains(refusal({"-bs"}), "unknown option -bs (did you mean -b?)"));
+    EXPECT_TRUE(contains(refusal({"-bs", "-x", "3"}), "unknown option -bs (did you mean -b?)"));
     EXPECT_TRUE(contains(refusal({"-lfast"}), "unknown option -lfast"));
     EXPECT_TRUE(contains(refusal({"-l3x"}), "3x is not a number"));
 }

@@ -349,7 +349,7 @@ TEST(Lines, OneStepIsNoSteps) {
     expect_ok(run(words_of("-y 1")), "the run has already done its 1 step;");
     expect_refusal(run(words_of("-y 1 -x 0")), "has already done 1 step:");
     expect_ok(run(words_of("-y 1 -x 3 -u 0")),
-              "over 3 steps: it is 0.0002 at step 1, and was 0 there over 1 step\n");
+              "over 3 steps: it is 0.0002 at step 1, where the schedule over 1 step had 0\n");
     expect_refusal(run(words_of("-x 9 -l 1000 -c 1 --max-nonfinite-updates 1")),
                    "the last update was skipped");
 }

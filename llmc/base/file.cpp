@@ -33,8 +33,7 @@ static void throw_if_interrupted(int error) {
     fail_file(what, path, strerror(error));
 }
 
-// A file that is missing is a fact about the folder; any other reason says nothing about a file's content.
-static bool is_missing(int error) { return error == ENOENT || error == ENOTDIR; }
+bool is_missing(int error) { return error == ENOENT || error == ENOTDIR; }
 
 [[noreturn]] static void fail_to_open(const std::string& path, int error) {
     if (!is_missing(error)) fail_file("cannot open", path, error);

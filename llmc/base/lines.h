@@ -1,6 +1,6 @@
 #pragma once
 #include <algorithm>
-#include <cstdint>
+#include <concepts>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +16,7 @@ inline std::vector<std::string> lines_of(std::string_view text) {
 }
 
 // "1 example", "2 examples".
-inline std::string counted(uint64_t count, const std::string& noun) {
+std::string counted(std::integral auto count, const std::string& noun) {
     return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 

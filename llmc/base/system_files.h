@@ -24,6 +24,8 @@ struct FileStatus {
 enum class Links { follow, keep };
 std::optional<FileStatus> get_status(const std::string& path, Links links = Links::follow);
 std::optional<FileStatus> get_status(int descriptor);
+// Whether an error of the system says that nothing is there; any other one says nothing about a file.
+bool is_missing(int error);
 
 enum class Access {
     // `read` waits for the writer of a FIFO, `write` for its reader; EINTR: a stop signal came (signals.h)

@@ -251,6 +251,14 @@ void read_found_model(ModelSource& model, const std::function<void()>& read) {
     }
 }
 
+void read_same_model(ModelSource& model, const ModelConfig& config, const std::function<void()>& read) {
+    read_found_model(model, [&] {
+        if (model.is_file && read_model_file_header(model.path) != config)
+            fail("%s is another model now: start again", model.name.c_str());
+        read();
+    });
+}
+
 ModelConfig read_shape(ModelSource& model) {
     if (!model.is_file) return parse_descriptor(model.path);
     ModelConfig config;

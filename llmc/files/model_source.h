@@ -36,7 +36,11 @@ ModelSource find_model(const std::string& name);
 // file is gone, finds the model again and calls read() again.
 void read_found_model(ModelSource& model, const std::function<void()>& read);
 
-// The model's shape, from its descriptor, or from its file as read_found_model() does.
+// The same for a model whose shape is known. Error if what is found again has another.
+void read_same_model(ModelSource& model, const ModelConfig& config, const std::function<void()>& read);
+
+// The model's shape, from its descriptor or its file. If the file is gone, `model` becomes the one that is
+// found again.
 ModelConfig read_shape(ModelSource& model);
 
 // The value of an option in a run's JSON object, which is in the file `path`, of a list a line each; "" if it

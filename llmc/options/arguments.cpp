@@ -135,8 +135,9 @@ static GivenValues given_values(OptionTable& table, const std::vector<std::strin
             if (asks_for_text(*named.option)) break;
         } else if (const std::string name = argument.substr(0, argument.find('=')); fault.empty()) {
             const std::string value = name.size() < argument.size() ? argument.substr(name.size() + 1)
-                                      : next < arguments.size()     ? arguments[next]
-                                                                    : "";
+                                      : next < arguments.size() && !is_option(arguments[next])
+                                          ? arguments[next]
+                                          : "";
             fault = "unknown option " + name + table.nearest(name, value);
         }
     }

@@ -358,7 +358,8 @@ std::string OptionTable::nearest(const std::string& name, const std::string& val
     }
     if (!found) return "";
     const bool is_short = name.size() == 3 && name[0] == '-' && name[1] != '-' && !found->flag.empty();
+    const bool has_value = found->bare.empty() && !value.empty();
     const std::string meant =
-        is_short ? "-" + found->flag + (value.empty() ? "" : " " + value) : found->dashed();
+        is_short ? "-" + found->flag + (has_value ? " " + shell_word(value) : "") : found->dashed();
     return " (did you mean " + meant + "?)";
 }

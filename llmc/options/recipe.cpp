@@ -212,9 +212,8 @@ void take_recipe(Options& o, const TextTokens& tokens, const TextRecipe& r) {
 }
 
 std::string describe_shape(const TextRecipe& r) {
-    return format_string("%s of %d channels, %d x %d tokens",
-                         counted(uint64_t(r.shape.layers), "layer").c_str(), r.shape.channels,
-                         r.shape.tokens_per_step / r.shape.sequence, r.shape.sequence);
+    return format_string("%s of %d channels, %d x %d tokens", counted(r.shape.layers, "layer").c_str(),
+                         r.shape.channels, r.shape.tokens_per_step / r.shape.sequence, r.shape.sequence);
 }
 
 // The rule's law is that of new text. Short texts that are read often are learnt better: 20 kB, 120 kB
@@ -226,7 +225,7 @@ static double bits_of_text(const TextRecipe& r, double text_bytes) {
 
 std::string describe(const Options& o, const TextTokens& tokens, const TextRecipe& r) {
     std::string text = format_string("%s; %s read %.3g MB of text %.3g times", describe_shape(r).c_str(),
-                                     counted(uint64_t(r.steps), "step").c_str(), double(tokens.bytes) / 1e6,
+                                     counted(r.steps, "step").c_str(), double(tokens.bytes) / 1e6,
                                      r.epochs * worth_of_mixture(o, tokens));
     if (r.step_seconds > 0) text += format_string(" in %.3g minutes", r.seconds() / 60);
     const bool has_length = o.is_given(o.max_steps) || o.is_given(o.epochs);

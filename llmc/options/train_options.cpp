@@ -446,7 +446,7 @@ void check_batch(const Options& o) {
              o.num_processes > 1 && !o.is_divided ? "*processes" : "", unit);
     if (o.is_divided && o.global_batch() < o.num_processes)  // each has a sequence at least
         fail("-d %d is %s of %d tokens for %d processes: give each of them one at least", o.total_batch,
-             counted(uint64_t(o.global_batch()), "sequence").c_str(), o.sequence, o.num_processes);
+             counted(o.global_batch(), "sequence").c_str(), o.sequence, o.num_processes);
 }
 
 void check_sequence(const Options& o, const ModelConfig& config) {

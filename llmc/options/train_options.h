@@ -99,6 +99,7 @@ struct Options {
     bool exports() const { return !export_to.empty(); }
     bool offloads_optimizer() const { return offload == Offload::optimizer; }
     bool validates() const { return !val_data.empty() && val_every; }
+    bool runs_hellaswag() const { return hellaswag && val_every; }
     bool saves() const { return !output.empty() && checkpoint_every; }
     bool saves_best() const { return keep_best && saves() && validates(); }
     bool is_stories() const { return text == std::vector<std::string>{"stories"}; }

@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "llmc/base/error.h"
-#include "llmc/distributed/communicator.h"
-#include "llmc/options/train_options.h"
 #include "llmc/run/progress.h"
 
 static constexpr int max_tokens = 1 << 30;  // of a micro-batch in all processes: check_options()

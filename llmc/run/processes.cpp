@@ -124,7 +124,7 @@ void share_cores(const Options& o, const std::vector<bool>& members, Communicato
 static std::string speed_of_device(const Options& o, const LaunchPad* pad) {
     std::string text = pad ? pad->device().name : "cpu";
     const int threads = pad ? omp_get_num_procs() : omp_get_max_threads();
-    if (!pad || !pad->device().is_gpu()) text += ", " + counted(uint64_t(threads), "thread");
+    if (!pad || !pad->device().is_gpu()) text += ", " + counted(threads, "thread");
     if (own_share(o) > 0) text += format_string(", --share %g", own_share(o));
     return text;
 }

@@ -1,7 +1,7 @@
 // What the processes of one job agree on before they train: devices, cores, and the division of a step.
 #pragma once
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "llmc/distributed/communicator.h"
 #include "llmc/launchpad/launchpad.h"
@@ -11,6 +11,7 @@
 
 // The devices of this machine; none without Vulkan.
 std::vector<DeviceInfo> all_devices();
+// Whether it is a GPU and has what the kernels need.
 bool is_usable_gpu(const DeviceInfo& device);
 
 // The device that this process opens: --device as it is or, if that is "auto" and the machine runs several

@@ -180,15 +180,15 @@ void Progress::report(int step, double end, float loss, float norm, float learni
                          .skipped = verdict.outlier ? "outlier" : skipped});
 }
 
-static std::string were(int updates) {
-    return counted(uint64_t(updates), "update") + (updates == 1 ? " was" : " were");
+static std::string skipped_updates(int count) {
+    return counted(count, "update") + (count == 1 ? " was skipped" : " were skipped");
 }
 
 void Progress::print_summary(const StepJudge& judge) const {
     clear_status_line();
     if (steps > 1) printf("total average iteration time: %f ms\n", 1e3 * total_seconds / (steps - 1));
     if (judge.not_finite)
-        printf("%s skipped: the loss or gradient was not finite\n", were(judge.not_finite).c_str());
+        printf("%s: the loss or gradient was not finite\n", skipped_updates(judge.not_finite).c_str());
     if (judge.outliers)
-        printf("%s skipped: the loss or gradient was an outlier\n", were(judge.outliers).c_str());
+        printf("%s: the loss or gradient was an outlier\n", skipped_updates(judge.outliers).c_str());
 }

@@ -60,9 +60,8 @@ void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& nee
     const ModelConfig& c = inputs.config;
     const bool master = o.master_weights && o.precision != StoredType::fp32;
     print_line(stdout, "model: %s, %s, %s, %d channels, vocabulary %d, %.1f M parameters in %s%s",
-               o.model.c_str(), counted(uint64_t(c.num_layers), "layer").c_str(),
-               counted(uint64_t(c.num_heads), "head").c_str(), c.channels, c.vocab_size,
-               double(num_parameters(c)) / 1e6, stored_type_name(o.precision),
+               o.model.c_str(), counted(c.num_layers, "layer").c_str(), counted(c.num_heads, "head").c_str(),
+               c.channels, c.vocab_size, double(num_parameters(c)) / 1e6, stored_type_name(o.precision),
                master ? ", master weights in fp32" : "");
     if (inputs.loader)
         printf("data: %llu training tokens", static_cast<unsigned long long>(inputs.loader->num_tokens()));
@@ -84,8 +83,7 @@ void print_plan(const Options& o, const RunInputs& inputs, const MemoryNeed& nee
     printf("\nbatch: ");
     if (!o.is_divided) printf("%d x ", inputs.length.micro_steps);  // else each process has its own
     printf("%d x %d = %d tokens per step", o.global_batch(), o.sequence, inputs.length.tokens_per_step);
-    if (inputs.loader || o.max_steps >= 0)
-        printf(", %s", counted(uint64_t(inputs.length.max_steps), "step").c_str());
+    if (inputs.loader || o.max_steps >= 0) printf(", %s", counted(inputs.length.max_steps, "step").c_str());
     printf("\n");
     print_sources(o, inputs);
     printf("memory: %s\n", need.by_kind.c_str());

@@ -55,8 +55,8 @@ static void refuse_other_shape(const Options& o, const ModelConfig& config, cons
     if (asked.num_layers != config.num_layers || asked.channels != config.channels ||
         asked.num_heads != config.num_heads)
         fail("-e %s is not the model in %s, which has %s, %s and %d channels: leave out -e", o.model.c_str(),
-             start.folder.c_str(), counted(uint64_t(config.num_layers), "layer").c_str(),
-             counted(uint64_t(config.num_heads), "head").c_str(), config.channels);
+             start.folder.c_str(), counted(config.num_layers, "layer").c_str(),
+             counted(config.num_heads, "head").c_str(), config.channels);
 }
 
 // --- where the run starts ---
@@ -128,8 +128,6 @@ static Start find_start(const Options& o, const FoundCheckpoint& found) {
     return start;
 }
 
-static std::string steps_text(int steps) { return counted(uint64_t(steps), "step"); }
-
 static void check_resume(const Options& o, const Start& start, int max_steps) {
     if (!start.resumed) return;
     const char* folder = start.folder.c_str();
@@ -143,15 +141,15 @@ static void check_resume(const Options& o, const Start& start, int max_steps) {
         fail(
             "the run in %s has already done %s, and an epoch has %s with this -b, -t and -d: say with -x at "
             "which step the run ends",
-            folder, steps_text(start.step).c_str(), steps_text(max_steps).c_str());
+            folder, counted(start.step, "step").c_str(), counted(max_steps, "step").c_str());
     if (start.step > max_steps)
         fail(
             "-x %d: the run in %s has already done %s: give a larger -x, leave it out, or start a new run in "
             "another folder",
-            max_steps, folder, steps_text(start.step).c_str());
+            max_steps, folder, counted(start.step, "step").c_str());
     if (start.step == max_steps)
         printf("note: the run has already done its %s; a larger -x adds more\n",
-               steps_text(max_steps).c_str());
+               counted(max_steps, "step").c_str());
 }
 
 // --- data ---
@@ -371,7 +369,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
                 start.step, optimizer_info(kind).name);
     }
     std::vector<HellaSwagExample> examples;
-    if (o.hellaswag && o.val_every) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);
+    if (o.runs_hellaswag()) examples = read_hellaswag(o.hellaswag_file, config.vocab_size);
     if (!examples.empty()) make_hellaswag_rows(examples, o.sequence);  // an Error now, not after -v steps
     RunInputs inputs = {.model = model,
                         .tokenizer = std::move(tokenizer),
@@ -382,7 +380,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
                         .data = {.train = o.overfit ? o.val_data : without_weights(o.train_data),
                                  .val = o.val_data,
                                  .shares = o.overfit ? std::vector<double>() : shares_of(o.train_data)},
-                        .hellaswag_file = o.hellaswag && o.val_every ? o.hellaswag_file : "",
+                        .hellaswag_file = o.runs_hellaswag() ? o.hellaswag_file : "",
                         .examples = std::move(examples)};
     if (!o.may_choose_batch()) open_data(o, inputs, job.rank == 0);
     return inputs;
@@ -441,7 +439,7 @@ void open_data(const Options& o, RunInputs& inputs, bool is_first_process) {
     check_resume(o, inputs.start, max_steps);
     if (o.warmup > max_steps && inputs.loader && is_first_process)
         warn("-u %d: the warm-up is longer than the run of %s, which never reaches the learning rate of -l",
-             o.warmup, steps_text(max_steps).c_str());
+             o.warmup, counted(max_steps, "step").c_str());
 }
 
 // The room that the run's checkpoints need; a resumed run first deletes old ones.
@@ -485,9 +483,10 @@ static void note_changed_rate(const Options& o, const RunInputs& inputs, const s
         old_rate > 0 ? format_string("; -k constant -l %.3g -u 0 continues at that rate", old_rate) : "";
     if (const float rate = learning_rate(scheduler, step); rate != old_rate)
         printf(
-            "note: the learning rate follows its schedule over %s: it is %.3g at step %d, and was %.3g there "
-            "over %s%s\n",
-            steps_text(now).c_str(), rate, step, old_rate, steps_text(steps).c_str(), advice.c_str());
+            "note: the learning rate follows its schedule over %s: it is %.3g at step %d, where the schedule "
+            "over %s had %.3g%s\n",
+            counted(now, "step").c_str(), rate, step, counted(steps, "step").c_str(), old_rate,
+            advice.c_str());
 }
 
 // Fewer processes, or another batch, change what a step learns from.

@@ -231,7 +231,7 @@ void print_estimate(const Options& o, GPT2<Real>& g, Optimizer<Real>& optimizer,
     const int steps = length.steps_left();
     const bool has_length = inputs.loader || o.max_steps >= 0;  // without data, only -x says how long it is
     if (has_length) {
-        printf("tokens: %.4g in %s", tokens * steps, counted(uint64_t(steps), "step").c_str());
+        printf("tokens: %.4g in %s", tokens * steps, counted(steps, "step").c_str());
         if (inputs.loader) printf(", %.2f epochs", tokens * steps / double(inputs.loader->num_tokens()));
         printf("\n");
     }

@@ -11,7 +11,6 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/lines.h"
-#include "llmc/base/os.h"
 #include "llmc/base/precision.h"
 #include "llmc/base/utf8.h"
 #include "llmc/data/hellaswag.h"
@@ -136,7 +135,7 @@ static TextRecipe agreed_recipe(const Options& o, const TextTokens& tokens, Laun
 
 // Error, before tokens are prepared, if HellaSwag's file is missing or not for so many tokens.
 static void check_hellaswag(const Options& o, int vocab_size) {
-    if (o.hellaswag && o.val_every) read_hellaswag(o.hellaswag_file, vocab_size);
+    if (o.runs_hellaswag()) read_hellaswag(o.hellaswag_file, vocab_size);
 }
 
 // The options with those that are chosen for the tokens of --text.

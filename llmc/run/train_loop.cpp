@@ -264,7 +264,7 @@ template <class Real>
 void Run<Real>::fail_if_diverged() const {
     if (!options.max_not_finite || judge.not_finite_in_a_row < options.max_not_finite) return;
     std::string advice = "start again with a lower learning rate (-l) or a longer warm-up (-u)";
-    if (healthy >= 0 && is_there(healthy))
+    if (healthy >= 0 && has_checkpoint(healthy))
         advice = format_string("%sresume with -y 1 and a lower learning rate (-l) from step %d",
                                saved > healthy ? "delete the later checkpoints and " : "", healthy);
     const int skipped = judge.not_finite_in_a_row;
@@ -274,17 +274,17 @@ void Run<Real>::fail_if_diverged() const {
          advice.c_str());
 }
 
-// Somebody may have removed the checkpoint; an error of the system does not say so.
 template <class Real>
-bool Run<Real>::is_there(int step) const {
-    return get_status(done_path(options.output, step)) || errno != ENOENT;
+bool Run<Real>::has_checkpoint(int step) const {
+    return get_status(done_path(options.output, step)) || !is_missing(errno);
 }
 
 template <class Real>
 std::string Run<Real>::where_to_resume() const {
     if (!options.saves()) return format_string("nothing was saved, since %s", why_nothing_is_saved(options));
     if (saved < 0) return "there is no checkpoint yet (-n sets how often one is written)";
-    if (!is_there(saved)) return format_string("the checkpoint of step %d was removed meanwhile", saved);
+    if (!has_checkpoint(saved))
+        return format_string("the checkpoint of step %d was removed meanwhile", saved);
     return format_string("the steps after %d are lost, and %s resumes from there", saved,
                          resume_command(options).c_str());
 }
@@ -308,7 +308,7 @@ void Run<Real>::save_and_fail(int step, const MixturePosition& position, const s
     // other processes wait for this one, and cannot write their parts
     if (optimizer.share.count > 1) fail("%s; %s", message.c_str(), where_to_resume().c_str());
     if (!options.saves() || step <= inputs.start.step) throw Error(message);
-    if (saved == step && is_there(step)) fail("%s; -y 1 resumes from step %d", message.c_str(), step);
+    if (saved == step && has_checkpoint(step)) fail("%s; -y 1 resumes from step %d", message.c_str(), step);
     // of several submissions of the update, the first ones may have been executed
     if (runner.is_updating) fail("%s; %s", message.c_str(), where_to_resume().c_str());
     try {
@@ -385,7 +385,7 @@ void Run<Real>::report_best() const {
     const Validations& v = validations;
     if (out_of_patience())
         printf("the run ends after %s without a better one (--patience)\n",
-               counted(uint64_t(v.since_best), "validation").c_str());
+               counted(v.since_best, "validation").c_str());
     const bool is_saved =
         v.best_step >= 0 && !options.output.empty() && file_exists(done_path(options.output, v.best_step));
     if (v.best_step < 0)

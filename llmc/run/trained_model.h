@@ -58,9 +58,7 @@ std::unique_ptr<GPT2<Real>> load_model(TrainedModel& model, LaunchPad* pad,
                                        const std::function<void(GPT2<Real>&)>& use) {
     check_model_fits<Real>(model.source.name, model.config, pad, use);
     auto g = std::make_unique<GPT2<Real>>(model.config, pad);
-    read_found_model(model.source, [&] {
-        if (read_shape(model.source) != model.config)
-            fail("%s is another model now: start again", model.source.name.c_str());
+    read_same_model(model.source, model.config, [&] {
         if (!model.source.chosen.empty()) print_line(stderr, "%s", model.source.chosen.c_str());
         load_parameters(*g, model.source.path, 42);
     });

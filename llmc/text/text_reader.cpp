@@ -362,8 +362,9 @@ static void encode_lines(const TextBlock& block, const TextOptions& options, Tok
     const std::string_view all = block.text;
     std::optional<ChatTemplate> chat;
     if (options.is_chat) chat.emplace(tokenizer);
-    const bool has_objects =
-        without_blanks(all).starts_with('{') || all.find("\n{") != all.npos;  // else it is text
+    const auto has_objects = [&] {  // else it is text
+        return without_blanks(all).starts_with('{') || all.find("\n{") != all.npos;
+    };
     for (size_t start = 0, end; start < all.size(); start = end + 1, number++) {
         end = std::min(all.find('\n', start), all.size());
         const std::string_view line = all.substr(start, end - start);
@@ -383,7 +384,7 @@ static void encode_lines(const TextBlock& block, const TextOptions& options, Tok
                 text = text_of_line(line, options.field, where);
         } catch (const Error& error) {
             if (!options.skip_bad_lines)
-                fail("%s%s", error.what(), has_objects ? "; --skip-bad-lines leaves such lines out" : "");
+                fail("%s%s", error.what(), has_objects() ? "; --skip-bad-lines leaves such lines out" : "");
             if (to.skipped_lines++ == 0) to.first_skipped = error.what();
             continue;
         }
