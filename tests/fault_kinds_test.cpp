@@ -568,6 +568,43 @@ TEST(FaultKinds, WhatTheProgramsMadeIsNoText) {
     EXPECT_EQ(read_whole_file(folder / "a.txt"), before);
 }
 
+// Not even the folder is made: nothing could read the files of such a run.
+TEST(FaultKinds, APathTooLongForARunsFilesIsRefused) {
+    const Data data;
+    std::string path = data.path;
+    while (path.size() < 4080) path += "/" + std::string(std::min<size_t>(200, 4085 - path.size() - 1), 'x');
+    expect_refusal(data.run({"-x", "1", "-o", path}), "the path is too long for a run's files");
+    EXPECT_FALSE(fs::exists(data.path + "/" + std::string(200, 'x')));
+}
+
+// Another one's tokenizer, a cut one, a folder, or a link to nothing: the model's text is nothing without it.
+TEST(FaultKinds, ATokenizerThatIsNoneOfTheModelIsNamed) {
+    TemporaryFolder folder;
+    write_text(folder / "a.txt", 400);
+    expect_ok(run_program(with(preparation(folder / "a.txt", folder.path), words_of("--tokenizer bpe:260"))));
+    expect_ok(run_program(args(program, "-i", folder / "x_train.bin", "-e custom:layers=1,heads=1,channels=8",
+                               "-o", folder / "run", "-b 2 -t 16 -x 1 -s 0 -v 0 --device cpu")));
+    const std::string file = folder / "run/tokenizer.bin", whole = read_whole_file(file);
+    const Words generate = args(bin("generate"), "-e", folder / "run", "-n 3 --device cpu x");
+    expect_ok(run_program(generate));
+    const auto expect_named = [&] {
+        const ProgramResult result = run_program(generate);
+        EXPECT_EQ(result.status, 1);
+        EXPECT_TRUE(contains(result.err, "tokenizer.bin is not the tokenizer that made the data of the model"));
+        EXPECT_TRUE(contains(result.err, "name one with --tokenizer"));
+    };
+    for (const std::string& other : {whole.substr(0, whole.size() / 2), std::string(), whole + "x"}) {
+        write_whole_file(file, {other});
+        expect_named();
+    }
+    fs::remove(file);
+    fs::create_symlink("nowhere", file);
+    expect_named();
+    fs::remove(file);
+    fs::create_directory(file);
+    expect_named();
+}
+
 // One line of over 32 MiB, with tokens that need no end of a word.
 TEST(FaultKinds, ALongLineIsReadAsBytes) {
     TemporaryFolder folder;

@@ -343,14 +343,16 @@ TEST_F(Devices, AreRefusedBeforeAnythingStarts) {
         Words more;
         std::string line;
     };
-    for (const Refused& r : {Refused{"cpu,cpu", {"--device", "cpu"}, "leave out --device"},
-                             Refused{"cpu,cpu", {"--devices=cpu"}, "--devices is given twice"},
-                             Refused{"cpu,all", {}, "--devices: all is no single device"},
-                             Refused{"auto,cpu", {}, "--devices: auto is no single device"},
-                             Refused{"cpu,99", {}, "--devices: no device '99'"},
-                             Refused{"cpu,cpu", {"--share", "3,2,1"}, "--share: 3 numbers for 2 devices"},
-                             Refused{"cpu,cpu", {"--share", "3"}, "--share: 1 number for 2 devices"},
-                             Refused{"cpu,cpu", {"--share", "0,1"}, "--share: 0 is no part of a step"}}) {
+    for (const Refused& r :
+         {Refused{"cpu,cpu", {"--device", "cpu"}, "leave out --device"},
+          Refused{"cpu,cpu", {"--devices=cpu"}, "--devices is given twice"},
+          Refused{"cpu,all", {}, "--devices: all is no single device"},
+          Refused{"auto,cpu", {}, "--devices: auto is no single device"},
+          Refused{"cpu,99", {}, "--devices: no device '99'"},
+          Refused{"cpu,cpu", {"--hellaswag-file", ":"}, "takes the argument ':' for itself"},
+          Refused{"cpu,cpu", {"--share", "3,2,1"}, "--share: 3 numbers for 2 devices"},
+          Refused{"cpu,cpu", {"--share", "3"}, "--share: 1 number for 2 devices"},
+          Refused{"cpu,cpu", {"--share", "0,1"}, "--share: 0 is no part of a step"}}) {
         const ProgramResult refused = run(r.devices, r.more);
         expect_refusal(refused, r.line);
         EXPECT_FALSE(contains(refused.err, "rank"));

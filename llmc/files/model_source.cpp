@@ -9,6 +9,7 @@
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/os.h"
+#include "llmc/base/system_files.h"
 #include "llmc/base/toml.h"
 #include "llmc/base/utf8.h"
 #include "llmc/files/checkpoint.h"
@@ -308,9 +309,12 @@ std::optional<Tokenizer> tokenizer_for(const std::string& asked, const ModelSour
     std::optional<Tokenizer> tokenizer;
     if (!asked.empty() && !(recorded && recorded->name == asked && parse_bpe(asked)))
         tokenizer = open_tokenizer(asked);
-    else if (recorded)
+    else if (recorded) {
         tokenizer = open_recorded_tokenizer(*recorded);
-    else if (!model.has_unusable_tokenizer)
+        if (!tokenizer && !recorded->file.empty() && get_status(recorded->file, Links::keep))
+            warn("%s is not the tokenizer that made the data of the model %s", recorded->file.c_str(),
+                 model.name.c_str());
+    } else if (!model.has_unusable_tokenizer)
         tokenizer = nearby_tokenizer(model.path, data, vocab_size);
     if (!tokenizer) return std::nullopt;
     const int tokens = tokenizer->vocab_size();

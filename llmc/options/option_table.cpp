@@ -84,7 +84,12 @@ static Number number_of(const Option& o, const std::string& text) {
     if (double(value) > o.most && has_least_only(o)) fail("%s is not at most %.10g", shown, o.most);
     if (!o.range.empty() && (double(value) < o.least || double(value) > o.most))
         fail("%s is not %s", shown, range.c_str());
-    if constexpr (!std::is_integral_v<Number>) return Number(value);
+    if constexpr (!std::is_integral_v<Number>) {
+        const std::string digits_before_e = text.substr(0, text.find_first_of("eE"));
+        if (Number(value) == 0 && digits_before_e.find_first_of("123456789") != text.npos)
+            fail("%s is too small a number: it would be 0", shown);
+        return Number(value);
+    }
     const bool is_negative = text[0] == '-';
     const bool in_digits = text.find_first_not_of("0123456789", is_negative) == text.npos;
     errno = 0;

@@ -24,6 +24,8 @@ struct Seen {
 // Nothing: there is no lease. It is opened each time, since network file systems ask their server then. This
 // is no sign of progress (heartbeat.h): a job that hangs renews its lease, too.
 static std::optional<Seen> look_at(const std::string& path) {
+    if (const auto there = get_status(path, Links::keep); there && there->kind != FileStatus::regular)
+        fail("%s is not a file, as a job's lease is: remove it, or choose another folder", path.c_str());
     const int descriptor = open_path(path, Access::read_itself);
     if (descriptor < 0 && errno == ENOENT) return std::nullopt;
     std::string text(4096, '\0');

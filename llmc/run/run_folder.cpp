@@ -1,6 +1,7 @@
 #include "llmc/run/run_folder.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
@@ -157,7 +158,15 @@ void remove_leftovers(const std::string& folder) {
     remove_unfinished_checkpoints(folder);
 }
 
+// The held folder writes files whose whole paths the system would refuse to read later.
+static void refuse_long_path(const std::string& folder) {
+    const size_t longest_name = 64;  // of a run's files
+    if (!get_status(folder + "/" + std::string(longest_name, 'x')) && errno == ENAMETOOLONG)
+        fail("-o %s: the path is too long for a run's files: choose a shorter one", folder.c_str());
+}
+
 void RunFolder::open(const std::string& folder) {
+    refuse_long_path(folder);
     create_folders(folder);
     held.open(folder);
     // A killed program keeps its lock until its memory is freed, which takes a second.
