@@ -13,5 +13,5 @@ check() {
 }
 check 46490 llmc shaders
 check 6435 dev
-check 32929 tests
+check 32932 tests
 exit $bad

@@ -142,9 +142,10 @@ TEST_F(Leases, OneThatSomebodyRemovesIsWrittenAgain) {
     const std::string text = read_whole_file(path);
     std::filesystem::remove(path);
     lease.check();
-    for (int i = 0; i < 500 && !file_exists(path); i++)
+    const auto is_written = [&] { return file_exists(path) && read_whole_file(path) == text; };
+    for (int i = 0; i < 3000 && !is_written(); i++)  // it is empty at first
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    EXPECT_EQ(read_whole_file(path), text);
+    EXPECT_TRUE(is_written());
 }
 
 // Neither a checkpoint of its own, nor the files of the other job's.
@@ -271,9 +272,11 @@ TEST_F(Jobs, OneThatLostItsLeaseReplacesNoTokens) {
     std::string more;
     for (int i = 0; i < 100; i++) more += text + std::to_string(i);
     std::thread other([&] {
-        for (int i = 0; i < 30000 && !file_exists(output + "/lease.json"); i++)
+        const std::string lease = output + "/lease.json";
+        const auto is_written = [&] { return file_exists(lease) && !read_whole_file(lease).empty(); };
+        for (int i = 0; i < 30000 && !is_written(); i++)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        write_whole_file(output + "/lease.json", {of_another_machine});
+        write_whole_file(lease, {of_another_machine});
     });
     const ProgramResult result = prepare(more);
     other.join();
