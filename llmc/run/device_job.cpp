@@ -115,13 +115,13 @@ std::optional<int> train_on_devices(Options& o, int argc, char** argv) {
     if (o.sources.of(&o.device) == Source::command_line)
         fail("--devices names the devices: leave out --device");
     const std::vector<std::string> arguments = other_arguments(argc, argv), devices = named_devices(o);
-    if (std::ranges::count(arguments, ":"))
-        fail("--devices: mpirun takes the argument ':' for itself: write it in another way, such as ./:");
     check_shares(o, devices.size());
     if (devices.size() == 1) {
         o.device = devices[0];
         return std::nullopt;
     }
+    if (std::ranges::count(arguments, ":"))
+        fail("--devices: mpirun takes the argument ':' for itself: write it in another way, such as ./:");
     if (!built_with_mpi())
         fail(
             "--devices needs MPI, without which this program was built: install it, such as with apt install "

@@ -125,7 +125,7 @@ struct Run {
     void write_files(int step, const MixturePosition& position, WrittenFor reason, int last_healthy);
     std::optional<WrittenFor> reason_to_save(int step, bool is_best) const;
     void fail_if_diverged() const;
-    // Whether somebody has left it there; true if the system cannot tell.
+    // Whether the checkpoint of a step is still there; true if the system cannot tell.
     bool has_checkpoint(int step) const;
     std::string where_to_resume() const;
     // Does the work. After an error, saves the steps before this one, and ends the run.
