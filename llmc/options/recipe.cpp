@@ -9,6 +9,7 @@
 #include "llmc/data/weighted_path.h"
 #include "llmc/files/model_source.h"
 #include "llmc/launchpad/launchpad.h"
+#include "llmc/options/optimizer_defaults.h"
 #include "llmc/options/train_options.h"
 #include "llmc/text/bpe_trainer.h"
 #include "llmc/text/tokenizer.h"
@@ -140,38 +141,8 @@ ModelConfig config_of(const TextRecipe& r) {
     return config;
 }
 
-// The peak rate of Muon for a new model, through the tuned ones for 96 (0.005) and 768 channels (0.0036), to
-// three digits.
-static float muon_rate(int channels) {
-    const double rate = 3.6e-3 * std::pow(768.0 / channels, 0.16);
-    return strtof(format_string("%.3g", rate).c_str(), nullptr);
-}
-
-// Adds a note that lists the values that were chosen for something.
-static void note_chosen(Options& o, const std::string& what) {
-    std::string list;
-    for (const Option& row : option_table(o).rows)
-        if (row.source == Source::chosen && row.path != PathKind::pattern)
-            list += " --" + row.name + " " + row.texts()[0];
-    if (!list.empty()) o.notes.push_back("chosen for " + what + ", unless another is given:" + list);
-}
-
 void take_optimizer(Options& o) {
     o.sources.choose(o.optimizer, finetunes(o) ? OptimizerKind::adamw : OptimizerKind::muon);
-}
-
-// Eight sequences per step reach a lower loss than 32 by 0.17 after the same tokens.
-void take_optimizer_defaults(Options& o) {
-    if (o.optimizer != OptimizerKind::muon || names_model_file(o.model)) return;
-    ModelSource model = find_model(o.model);
-    o.sources.choose(o.learning_rate, muon_rate(read_shape(model).channels));
-    const int sequences = 8;
-    if (!o.is_given(o.batch) && sequences % (o.batch * o.num_processes) == 0)
-        o.sources.choose(o.total_batch, sequences * o.sequence);
-    o.sources.choose(o.scheduler, Schedule::linear);
-    o.sources.choose(o.final_fraction, 0.0f);
-    o.sources.choose(o.weight_decay, 0.1f);
-    note_chosen(o, "--optimizer muon");
 }
 
 // AdamW's rate for 192 channels, 1.5e-3, falls with the root of the width.

@@ -1,5 +1,4 @@
-// The options that train_gpt2 chooses: for a text, whose new model comes from time_rule.h, and for an
-// optimizer without a text.
+// The options that train_gpt2 chooses for a text, whose new model comes from time_rule.h.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -44,9 +43,6 @@ void take_tokenizer(Options& o, const TextRecipe& recipe);
 
 // Muon, or AdamW for a model to finetune, unless another is given.
 void take_optimizer(Options& o);
-
-// Sets the rates and the batch that `--optimizer` alone trains a new model with.
-void take_optimizer_defaults(Options& o);
 
 // Sets everything else that a run on a text needs and that is not given, and notes what was chosen.
 void take_recipe(Options& o, const TextTokens& tokens, const TextRecipe& recipe);

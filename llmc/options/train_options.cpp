@@ -13,7 +13,7 @@
 #include "llmc/files/model_source.h"
 #include "llmc/options/arguments.h"
 #include "llmc/options/option_files.h"
-#include "llmc/options/recipe.h"
+#include "llmc/options/optimizer_defaults.h"
 #include "llmc/options/shared_options.h"
 #include "llmc/text/text_file.h"
 
