@@ -45,12 +45,12 @@ if(NOT SANITIZE)  # where it would compile the same
   set_tests_properties(macos PROPERTIES TIMEOUT 1800 SKIP_RETURN_CODE 77 LABELS check
     COST 1000)  # starts first
 endif()
-add_library(file_fault MODULE tests/file_fault.cpp)  # preloaded by file_fault_test
+add_library(file_fault MODULE tests/file_fault.cpp)  # preloaded by the tests below
 target_compile_options(file_fault PRIVATE -fno-sanitize=all)
 target_link_options(file_fault PRIVATE -fno-sanitize=all)
 target_link_libraries(file_fault PRIVATE ${CMAKE_DL_LIBS})
-foreach(test file_fault_test fault_kinds_test distributed_faults_test two_programs_test resume_grid_test
-    lease_test)
+foreach(test file_fault_test fault_kinds_test file_systems_test distributed_faults_test two_programs_test
+    resume_grid_test lease_test)
   add_dependencies(${test} file_fault)
 endforeach()
 set(FAULT_LAYER ${CMAKE_CURRENT_BINARY_DIR}/vulkan_fault_layer)  # loaded by the Vulkan loader

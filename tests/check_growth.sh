@@ -13,5 +13,5 @@ check() {
 }
 check 46507 llmc shaders
 check 6435 dev
-check 32932 tests
+check 32947 tests
 exit $bad
