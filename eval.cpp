@@ -349,6 +349,7 @@ static void evaluate(const EvalOptions& options, TrainedModel& model) {
         if (options.of_text.loss_on_questions) of_text.answers = 0;  // those that count are not answers alone
         print_score(of_text, options, model.positions());
     }
+    if (texts) note_left_out(*texts->reader);
     if (texts && texts->skipped_lines)
         print_line(stderr, "note: bad lines left out: %llu", (unsigned long long)texts->skipped_lines);
     if (texts && !texts->not_utf8.empty())

@@ -231,6 +231,40 @@ TEST(FaultKinds, ErrorsThatArriveAtCloseCount) {
     }
 }
 
+// Some file systems find room for what was written, or for its name, when it is flushed: neither an output
+// nor its folder is forgotten.
+TEST(FaultKinds, EveryOutputIsFlushedWithItsName) {
+    const Journeys data;
+    const std::string out = data / "out", run = data.run_folder,
+                      shape = "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257";
+    const std::vector<Words> writers = {
+        {BINARY_DIR "/make_corpus", "--stories", "3", "--out", out + "/c.txt"},
+        args(program, "-e", shape, "--tokenizer bytes --export gguf", out + "/m.gguf"),
+        args(program, "-e", shape, "--tokenizer bytes --export hf", out + "/hf"),
+        preparation(data.texts, out)};
+    for (const Words& writer : writers) {
+        SCOPED_TRACE(writer[1] + " " + writer.back());
+        int flushes = 0;
+        for (bool fails = true; fails; flushes += fails) {
+            ASSERT_LT(flushes, 100);
+            fs::remove_all(out);
+            fs::create_directory(out);
+            const std::string fault = format_string("FILE_FAULT=fsync:%d:EIO", flushes + 1);
+            const ProgramResult result = run_faulty(out, {fault}, writer);
+            fails = result.status != 0;
+            EXPECT_EQ(fails, contains(result.err, "cannot flush to disk"));
+            EXPECT_EQ(fails, contains(result.err, "Input/output error"));
+        }
+        int files = 0;
+        for (const auto& entry : fs::recursive_directory_iterator(out)) files += entry.is_regular_file();
+        EXPECT_GE(flushes, 2 * files);
+    }
+    const std::string log = run + "/main.log";
+    const ProgramResult resumed =
+        run_faulty(log, {"FILE_FAULT=fsync:2:EIO"}, {program, "-y", "1", "-o", run, "-x", "5"});
+    EXPECT_TRUE(contains(resumed.err, "warning: " + log + " may lack its last lines"));
+}
+
 // A log that loses lines at close() gets them again, after a warning.
 TEST(FaultKinds, ALogThatLosesLinesAtCloseSaysSo) {
     const Journeys data;
@@ -309,11 +343,30 @@ TEST(FaultKinds, SpecialFilesInAFolderAreLeftOut) {
     write_text(texts + "/turns.txt", 3000);
     const uint64_t text_bytes = fs::file_size(texts + "/turns.txt");
     fs::resize_file(texts + "/turns.txt", uint64_t(200) << 20);  // a hole
-    const ProgramResult result = run_program(with({"timeout", "60"}, preparation(texts, folder.path)));
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_TRUE(contains(result.err, "note: 4 entries were left out of folders"));
-    EXPECT_TRUE(contains(result.err, format_string("turns.txt is not text, but zeros, from byte %llu on",
-                                                   (unsigned long long)text_bytes)));
+    const std::string lines = folder / "lines";
+    fs::create_directory(lines);
+    const std::string whole = numbered(500, "{\"text\": \"word ", "\"}\n");
+    write_whole_file(lines + "/a.jsonl", {whole, "{\"text\": \"so", std::string(9000, '\0')});
+    const ProgramResult of_lines = run_program(with(preparation(lines, folder.path), {"--field", "text"}));
+    EXPECT_EQ(of_lines.status, 0) << of_lines.err;
+    EXPECT_TRUE(contains(of_lines.err,
+                         format_string("a.jsonl is not text, but zeros, from byte %zu on", whole.size())));
+    const Words prepare = preparation(texts, folder.path),
+                train = with({program, "--text", texts, "-o", folder / "run"},
+                             words_of("-e custom:layers=1,heads=1,channels=8 --tokenizer bpe:300 -x 1 -b 2 "
+                                      "-t 16 -s 0 --device cpu"));
+    for (const Words& command :
+         {prepare, with(prepare, {"--tokenizer", "bpe:300"}), train,
+          args(bin("eval"), "--device cpu -e", folder / "run", "--text", texts)}) {
+        SCOPED_TRACE(command[0] + " " + command.back());
+        const ProgramResult result = run_program(with({"timeout", "60"}, command));
+        EXPECT_EQ(result.status, 0) << result.err;
+        EXPECT_TRUE(contains(result.err, "note: 4 entries were left out of folders"));
+        EXPECT_TRUE(contains(result.err, format_string("turns.txt is not text, but zeros, from byte %llu on",
+                                                       (unsigned long long)text_bytes)));
+    }
+    // a byte of value 0 is this character there
+    EXPECT_FALSE(contains(read_whole_file(folder / "x_tokenizer.json"), "\u0100\u0100"));
 }
 
 // The folder of the texts may hold all that the programs make. No second start reads it, nor complains.
@@ -340,8 +393,24 @@ TEST(FaultKinds, WhatTheProgramsMadeIsNoText) {
             if (command[0] != prepare[0]) continue;
             EXPECT_TRUE(contains(result.out, format_string("%zu bytes,", before.size())));
         }
-    fs::current_path("/");
     EXPECT_EQ(read_whole_file(folder / "a.txt"), before);
+    fs::current_path("/");
+}
+
+// As nohup leaves it in the current folder.
+TEST(FaultKinds, WhatThisProgramPrintsIsNoText) {
+    TemporaryFolder folder;
+    const std::string texts = folder / "texts", log = texts + "/log";
+    fs::create_directory(texts);
+    write_text(texts + "/a.txt", 1000);
+    for (const char* stream : {">>", "2>>"}) {
+        write_whole_file(log, {"a line\n"});
+        const std::string command = "/prepare_data " + texts + " --out " + folder.path + " --name x ";
+        const ProgramResult result =
+            run_program({"bash", "-c", "exec " BINARY_DIR + command + stream + log});
+        EXPECT_EQ(result.status, 0);
+        EXPECT_TRUE(contains(result.err + read_whole_file(log), log + " is what this program prints"));
+    }
 }
 
 // Not even the folder is made: nothing could read the files of such a run.

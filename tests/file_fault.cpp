@@ -6,8 +6,8 @@
 //
 //     FILE_FAULT_FOLDER   the folder, or the file
 //     FILE_FAULT          CALL:N:ERROR. CALL is one of the names above, or "any". Its N-th call (from 1)
-//                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT, ESPIPE; EXDEV: if it
-//                         renames a folder, EBADF: if it flushes one; "short" writes half, or reads 7 bytes;
+//                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT, ESPIPE, EPERM; EXDEV: if
+//                         it renames a folder, EBADF: if it flushes one; "short" writes half, or reads 7 bytes;
 //                         "lost" makes close() fail and the file empty; "kill" kills the program before the
 //                         call; "gone" removes the file before it, as another program does. "N+" instead of
 //                         N: this call and all later ones.
@@ -149,7 +149,8 @@ Outcome outcome_of(const char* call, const std::string& path) {
     }
     static const std::map<std::string, int> numbers = {
         {"ENOSPC", ENOSPC}, {"EINTR", EINTR},   {"EMFILE", EMFILE}, {"ESTALE", ESTALE},
-        {"EDQUOT", EDQUOT}, {"ESPIPE", ESPIPE}, {"EXDEV", EXDEV},   {"EBADF", EBADF}};
+        {"EDQUOT", EDQUOT}, {"ESPIPE", ESPIPE}, {"EXDEV", EXDEV},   {"EBADF", EBADF},
+        {"EPERM", EPERM}};
     const bool never_interrupted =
         std::set<std::string>{"lseek", "stat", "fstat", "getdents"}.count(call) && fault.error == "EINTR";
     if (never_interrupted) return passes;

@@ -34,6 +34,30 @@ TEST(FileSystems, AnEarlierRunMovesWhereFoldersCannotBeRenamed) {
     EXPECT_EQ(names_in(folder + "/earlier_2/tensorboard").size(), 2u);
 }
 
+// A mount, a file that is immutable, another user's: the run stays whole, and can be resumed.
+TEST(FileSystems, AnEarlierRunStaysWholeWhereAFileCannotMove) {
+    const Journeys data;
+    const std::string folder = data / "again";
+    const Words command = with({program, "-i", data.train, "-e", tiny, "-o", folder},
+                               words_of("-x 2 -b 3 -t 17 -s 0 -v 0 --device cpu --tensorboard"));
+    expect_ok(run_program(command));
+    const Words before = names_in(folder);
+    int refused = 0;
+    for (int n = 2; !fs::exists(folder + "/earlier_1"); n++) {  // the first names the new folder
+        SCOPED_TRACE(n);
+        ASSERT_LT(n, 20);
+        const ProgramResult result =
+            run_faulty(folder, {format_string("FILE_FAULT=rename:%d:EPERM", n)}, command);
+        if (result.status == 0) continue;
+        refused += contains(result.err, "the earlier run stays in " + folder);
+        if (!contains(result.err, "the earlier run")) break;  // all of it has moved, and the new one fails
+        EXPECT_EQ(names_in(folder), before);
+        EXPECT_EQ(names_in(folder + "/tensorboard").size(), size_t(refused));
+        expect_ok(run_program({program, "-y", "1", "-o", folder}));  // another file of events
+    }
+    EXPECT_EQ(refused, int(before.size()));
+}
+
 // A file system that numbers a file anew at each look, or once for each spelling: every output is written,
 // inputs and files of others stay. The same on one without case, where another spelling is the same file.
 TEST(FileSystems, IdentityIsNeitherNameNorNumberAlone) {

@@ -25,6 +25,14 @@ struct TextRun : ::testing::Test {
             text += "once upon a time, line " + std::to_string(i) + (i % 20 == 19 ? "\n\n" : "\n");
         write_whole_file(folder / name, {text});
     }
+    // letters.bin: a tokenizer of bytes, of which this is the first.
+    void write_letters(int first = 0) const {
+        Tokenizer letters;
+        for (int i = 0; i < 256; i++) letters.tokens.push_back(std::string(1, char(first + i)));
+        letters.tokens.push_back("<|endoftext|>");
+        letters.end_of_text = 256;
+        write_tokenizer(letters, folder / "letters.bin");
+    }
     Words command(const Words& options) const {
         return with({"env", "-C", folder.path, program, "--device", "cpu"}, options);
     }
@@ -66,8 +74,24 @@ TEST_F(TextRun, TokensAreMadeAgainWhenTheTextHasChanged) {
     const ProgramResult changed = train("my.txt");
     EXPECT_FALSE(contains(changed.out, "the text has not changed"));
     EXPECT_NE(read_whole_file(tokens), before);
+    // as many bytes, and as old: what is in the file counts
+    std::string text = read_whole_file(folder / "my.txt");
+    const auto written = std::filesystem::last_write_time(folder / "my.txt");
+    std::ranges::replace(text, 'e', 'o');
+    write_whole_file(folder / "my.txt", {text});
+    std::filesystem::last_write_time(folder / "my.txt", written);
+    EXPECT_FALSE(contains(train("my.txt").out, "the text has not changed"));
+    std::filesystem::last_write_time(folder / "my.txt", written + std::chrono::hours(1));
+    EXPECT_TRUE(contains(train("my.txt").out, "the text has not changed"));
     std::filesystem::remove(tokens);
     EXPECT_FALSE(contains(train("my.txt").out, "the text has not changed"));
+    // another tokenizer of the same name
+    const Words with_letters = {"--tokenizer", "letters.bin", "-o", "of_letters"};
+    write_letters('a');
+    train("my.txt", with_letters);
+    EXPECT_TRUE(contains(train("my.txt", with_letters).out, "the text has not changed"));
+    write_letters('b');
+    EXPECT_FALSE(contains(train("my.txt", with_letters).out, "the text has not changed"));
 }
 
 // The tokens are in the run's folder: a resumed run continues with them, and says that the text is another.
@@ -437,11 +461,7 @@ TEST_F(TextRun, AutoTakesABatchThatTheDataHolds) {
 
 // Its sequences and batches are longer than the validation tokens of a short text.
 TEST_F(TextRun, FinetunesAModelOfLongSequences) {
-    Tokenizer letters;
-    for (int i = 0; i < 256; i++) letters.tokens.push_back(std::string(1, char(i)));
-    letters.tokens.push_back("<|endoftext|>");
-    letters.end_of_text = 256;
-    write_tokenizer(letters, folder / "letters.bin");
+    write_letters();
     expect_ok(
         run_program(command(words_of("--text my.txt -e custom:layers=1,heads=2,channels=16,max_seq_len=1024 "
                                      "-x 1 -b 1 -t 1024 -s 0 --tokenizer letters.bin -o long"))));

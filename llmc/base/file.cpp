@@ -450,6 +450,15 @@ void FileWriter::replace_start(std::string_view bytes) {
     write_out(bytes);
 }
 
+// The folder that holds `path`. That of C:\\name is C:\\, and not C:, the current folder of that disk.
+static std::string parent_of(const std::string& path) {
+    const size_t last = path.find_last_not_of(separators);
+    const size_t separator = last == std::string::npos ? last : path.find_last_of(separators, last);
+    if (separator == std::string::npos) return last == std::string::npos ? "/" : ".";
+    const bool is_root = separator > 0 && path[separator - 1] == ':';
+    return path.substr(0, std::max<size_t>(separator + is_root, 1));
+}
+
 void FileWriter::finish() {
     throw_if_stopped();
     write_out(buffer);
@@ -464,10 +473,12 @@ void FileWriter::finish() {
     const bool is_busy = !is_renamed && (errno == ETXTBSY || errno == EBUSY);  // see remove_and_close()
     if (!is_renamed && !is_busy) fail_file("cannot write", path, errno);
     const bool is_closed = close_written(std::exchange(descriptor, -1));
-    if (is_closed && (is_renamed || rename_path(temporary, path))) return;
-    const int error = errno;
-    if (is_busy) unlink_path(temporary);
-    fail_file("cannot write", path, error);
+    if (!is_closed || (is_busy && !rename_path(temporary, path))) {
+        const int error = errno;
+        if (is_busy) unlink_path(temporary);
+        fail_file("cannot write", path, error);
+    }
+    if (!in_place) sync_folder(parent_of(path));
 }
 
 void write_whole_file(const std::string& path, std::initializer_list<std::string_view> parts, Target target) {
@@ -493,6 +504,15 @@ size_t append_to_file(const std::string& path, std::string_view bytes) {
     return done;
 }
 
+bool flush_file(const std::string& path) {
+    const int descriptor = open_path(path, Access::write);
+    const bool flushed = descriptor >= 0 && flush_to_disk(descriptor);
+    const int error = errno;
+    const bool closed = descriptor >= 0 && close_written(descriptor);
+    if (!flushed) errno = error;
+    return flushed && closed;
+}
+
 void remove_file(const std::string& path) {
     if (unlink_path(path)) return;
     const int error = errno;  // a read-only file system gives one for a file that is not there, too
@@ -504,7 +524,7 @@ void rename_file(const std::string& from, const std::string& to) {
     if (!rename_path(from, to)) fail_file("cannot rename", from + " to " + to, errno);
 }
 
-static void copy_file(const std::string& from, const std::string& to) {
+void copy_file(const std::string& from, const std::string& to) {
     const File file = open_to_read(from);
     FileWriter writer(to);
     std::string bytes(buffer_bytes, '\0');
@@ -530,15 +550,6 @@ void move_path(const std::string& from, const std::string& to) {
 }
 
 // --- folders ---
-
-// The folder that holds `path`. That of C:\\name is C:\\, and not C:, the current folder of that disk.
-static std::string parent_of(const std::string& path) {
-    const size_t last = path.find_last_not_of(separators);
-    const size_t separator = last == std::string::npos ? last : path.find_last_of(separators, last);
-    if (separator == std::string::npos) return last == std::string::npos ? "/" : ".";
-    const bool is_root = separator > 0 && path[separator - 1] == ':';
-    return path.substr(0, std::max<size_t>(separator + is_root, 1));
-}
 
 void create_folders(const std::string& path) {
     if (is_kind(FileStatus::folder, get_status(path))) return;

@@ -107,9 +107,9 @@ enum class Target {
     lock,   // none: only PATH with lock_suffix is there, and finish() is not called
 };
 
-// Writes a file piece by piece under its temporary name, which finish() flushes to disk and renames to PATH.
-// Without finish(), PATH is unchanged and the temporary file is removed. Each function throws Error if
-// writing fails.
+// Writes a file piece by piece under its temporary name, which finish() flushes to disk and renames to PATH;
+// then it flushes the name. Without finish(), PATH is unchanged and the temporary file is removed. Each
+// function throws Error if writing fails.
 //
 // The temporary file is always a new one: a link of that name is replaced, not followed. What a killed
 // program left there is replaced, too. Error if another program is writing it.
@@ -166,10 +166,16 @@ size_t write_bytes(int descriptor, std::string_view bytes);
 // written. errno is 0, or says why some are missing, or why the file could not be closed.
 size_t append_to_file(const std::string& path, std::string_view bytes);
 
+// Flushes what was appended to disk. Returns whether it could; errno says why not.
+bool flush_file(const std::string& path);
+
 // Error if the file exists and cannot be removed.
 void remove_file(const std::string& path);
 
 void rename_file(const std::string& from, const std::string& to);
+
+// The copy appears when it is complete.
+void copy_file(const std::string& from, const std::string& to);
 
 // Moves a file, or a folder with all in it, to another folder of the same disk: entry by entry where the file
 // system cannot rename it, as for folders of a container's image, or where an interrupted move left a part.

@@ -362,8 +362,8 @@ void find_text(PreparationOptions& options) {
     found.files = files_below(paths, options.include, [&](const std::string& why) {
         if (found.left_out++ == 0) found.first_left_out = why;
     });
-    found.of_folders = {found.files.begin(), found.files.end()};
-    for (const std::string& path : paths) found.of_folders.erase(path);
+    options.of_folders = {found.files.begin(), found.files.end()};
+    for (const std::string& path : paths) options.of_folders.erase(path);
     find_examples(options, found.files);
     refuse_mixed(options, found.files);
     if (!options.is_jsonl() && !options.as_text)
@@ -378,6 +378,12 @@ void note_left_out(const FoundText& found) {
         print_line(stderr, "note: %llu %s left out of folders; the first: %s",
                    (unsigned long long)found.left_out, found.left_out == 1 ? "entry was" : "entries were",
                    found.first_left_out.c_str());
+}
+
+void note_left_out(const TextReader& reader) {
+    if (reader.left_out)
+        print_line(stderr, "note: the rest of %s of folders was left out; the first: %s",
+                   counted(reader.left_out, "file").c_str(), reader.first_left_out.c_str());
 }
 
 // Error if there is nothing to train on, or nothing of the validation text that was asked for.
@@ -487,7 +493,6 @@ void prepare_tokens(PreparationOptions options) {
     SeenFiles seen;
     for (const std::string& file : files) seen.add_once(file);
     TextReader reader(files, options);
-    reader.of_folders = options.found.of_folders;
     create_folders(options.out);
     check_outputs(options, files);
     const FileWriter lock = lock_outputs((fs::path(options.out) / options.name).generic_string());
@@ -511,9 +516,7 @@ void prepare_tokens(PreparationOptions options) {
     add_files(work, reader, tokenizers);
     if (work.draw) work.draw->finish();
     if (options.is_chat) finish_examples(work, options);
-    if (reader.left_out)
-        print_line(stderr, "note: the rest of %s of folders was left out; the first: %s",
-                   counted(reader.left_out, "file").c_str(), reader.first_left_out.c_str());
+    note_left_out(reader);
     check_split(work, options, files[0]);
     work.val.finish();
     work.train.finish();

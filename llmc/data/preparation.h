@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,6 @@
 // The files that are read, with those in folders and of --files-from. What is no text in folders is left out.
 struct FoundText {
     std::vector<std::string> files = {};
-    std::set<std::string> of_folders = {};  // those of them that are not named
     uint64_t left_out = 0;
     std::string first_left_out = "";  // and why
 };
@@ -31,6 +29,7 @@ struct PreparationOptions : TextOptions {
     bool chooses_fraction = false;               // the fraction is no option
     uint64_t seen_bytes = 0, seen_articles = 0;  // " the ", at the beginnings of the files
     uint64_t text_bytes = 0;  // about so much text, decompressed; 0: the sizes of the files say it
+    std::string text_checksum;  // of what is in the files
     uint64_t shard_tokens = 100000000, seed = 42;
     FoundText found = {};                              // as find_text() says; empty: not called yet
     std::function<void()> before_replacing = nullptr;  // called when the new shards are complete
@@ -47,4 +46,6 @@ void prepare_tokens(PreparationOptions options);
 void find_text(PreparationOptions& options);
 // After find_text(): prints the first example as the model will see it.
 void show_example(const PreparationOptions& options);
-void note_left_out(const FoundText& found);  // prints a line if there is something
+// Each prints a line if there is something.
+void note_left_out(const FoundText& found);
+void note_left_out(const TextReader& reader);  // what ended early

@@ -242,18 +242,16 @@ static void write_files(const std::string& dir, const Checkpoint& c, Communicato
     });
     const std::vector<nlohmann::json> states = gather_seals(state, share, job);
     together(job, [&] {
-        if (!first) return sync_folder(dir);
+        if (!first) return;
         for (const int part : parts_of_state(dir, step))  // of an earlier run with more processes
             if (part >= share.count) remove_file(optimizer_part_path(dir, step, part));
         check_parts(dir, step, share.count);
         write_run_file(run_path(dir, step), model, states, c.run);
-        sync_folder(dir);  // makes all names durable before DONE
     });
     together(job, [&] {
         if (!first) return;
         c.expect_folder();
         write_whole_file(done_path(dir, step), {});
-        sync_folder(dir);
     });
 }
 
@@ -288,7 +286,6 @@ static void write_or_remove(const std::string& dir, const Checkpoint& checkpoint
             if (first) checkpoint.expect_folder();
             if (overwrites || !first) return;
             write_whole_file(mark_path(dir, step), {});
-            sync_folder(dir);
         });
         write_files(dir, checkpoint, job);
     } catch (...) {

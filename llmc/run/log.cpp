@@ -82,8 +82,11 @@ void LogFile::append(const std::string& bytes) {
 }
 
 LogFile::~LogFile() {
+    if (path.empty()) return;
     if (!pending.empty() && !write_pending())
         warn("%s lacks its last %zu bytes: %s", path.c_str(), pending.size(), strerror(errno));
+    else if (!flush_file(path) && errno != ENOENT)
+        warn("%s may lack its last lines: it cannot be flushed to disk: %s", path.c_str(), strerror(errno));
 }
 
 // "" for a value that is not finite.

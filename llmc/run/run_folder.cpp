@@ -63,16 +63,6 @@ void create_subfolder(const std::string& path) {
     create_folders(path);
 }
 
-// The copy appears when it is complete.
-static void copy_whole(const std::string& from, const std::string& to) {
-    const File file = open_to_read(from);
-    FileWriter writer(to);
-    std::string block(1 << 20, '\0');
-    while (const size_t count = read_some(file, from, block.data(), block.size()))
-        writer.write({block.data(), count});
-    writer.finish();
-}
-
 // Gives the earlier run its tokens: as links, or as copies where a file system has no links.
 static void link_tokens(const std::string& folder, const std::string& to) {
     namespace fs = std::filesystem;
@@ -85,20 +75,41 @@ static void link_tokens(const std::string& folder, const std::string& to) {
         const bool is_unfinished = is_temporary_name(fold_case(name));
         if (is_unfinished || fs::exists(link) || !is_regular(file.generic_string())) continue;
         fs::create_hard_link(file, link, error);
-        if (error) copy_whole(file.generic_string(), link.generic_string());
+        if (error) copy_file(file.generic_string(), link.generic_string());
     }
     sync_folder(into);
 }
 
-static void move_files(const std::string& folder, const std::string& to) {
-    create_subfolder(to);
-    link_tokens(folder, to);
-    std::vector<std::string> names = files_of_a_run(folder);
-    if (const std::string events = folder + "/" + tensorboard_folder;
+// Moves what a run has in one folder to another.
+static void move_files(const std::string& from, const std::string& to) {
+    std::vector<std::string> names = files_of_a_run(from);
+    if (const std::string events = from + "/" + tensorboard_folder;
         is_folder(events) && std::ranges::any_of(names_in(events), is_event_file))
         names.push_back(tensorboard_folder);
-    for (const std::string& name : names) move_path(folder + "/" + name, to + "/" + name);
+    for (const std::string& name : names) move_path(from + "/" + name, to + "/" + name);
     sync_folder(to);
+}
+
+// Undoes what an error interrupted.
+static void put_back(const std::string& folder, const std::string& from) {
+    move_files(from, folder);
+    const std::string links = from + "/" + tokens_folder;
+    for (const std::string& name : names_in(links)) remove_file(links + "/" + name);
+    for (const std::string& empty : {links, from}) remove_folder(empty);
+    remove_file(folder + "/" + moving_file);
+}
+
+// The whole run moves, or none of it: a mount, or a file that is immutable, does not.
+static void move_run(const std::string& folder, const std::string& to) {
+    create_subfolder(to);
+    try {
+        link_tokens(folder, to);
+        move_files(folder, to);
+    } catch (const FileError& error) {
+        put_back(folder, to);
+        throw FileError(format_string("%s; the earlier run stays in %s: choose another folder with -o",
+                                      error.what(), folder.c_str()));
+    }
     remove_file(folder + "/" + moving_file);
     sync_folder(folder);
 }
@@ -109,8 +120,7 @@ void move_earlier_run(const std::string& folder) {
     for (int i = 1; name.empty() || file_exists(folder + "/" + name) || is_link(folder + "/" + name); i++)
         name = format_string("earlier_%d", i);
     write_whole_file(folder + "/" + moving_file, {name});
-    sync_folder(folder);
-    move_files(folder, folder + "/" + name);
+    move_run(folder, folder + "/" + name);
     print_line(stdout, "note: %s held an earlier run, which is now in %s/%s; -y 1 resumes a run",
                folder.c_str(), folder.c_str(), name.c_str());
 }
@@ -124,7 +134,7 @@ static void finish_moving(const std::string& folder) {
     if (!std::regex_match(name, std::regex("earlier_[1-9][0-9]*")))
         fail("%s names no folder of an earlier run; move the files of that run by hand and remove it",
              marker.c_str());
-    move_files(folder, folder + "/" + name);
+    move_run(folder, folder + "/" + name);
     print_line(stdout, "note: the rest of an earlier run in %s is now in its folder %s, too", folder.c_str(),
                name.c_str());
 }

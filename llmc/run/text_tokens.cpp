@@ -68,37 +68,49 @@ static uint64_t validation_share(uint64_t bytes, bool tokens_are_bytes) {
                             : std::clamp<uint64_t>(bytes / 40, 1200, 32768);
 }
 
-// Bytes of text in a file, decompressed; about, if it has marks or other JSON between the texts, whose share
-// the file's beginning says. Error if it is no file, or not text.
-static uint64_t text_bytes(PreparationOptions& p, const std::string& path) {
-    if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
-        fail("--text %s is a pipe or a device: save its text in a file", path.c_str());
-    TextBlock first;
-    TextReader({path}, p).next(first);  // no JSON
+// How much of the first block of a file is text: the rest is marks, or other JSON between the texts. Also
+// sees how English it is.
+static double share_of_text(PreparationOptions& p, const TextBlock& first, Tokenizer& as_bytes) {
     p.seen_bytes += first.text.size();
     for (size_t at = 0; (at = first.text.find(" the ", at)) != first.text.npos; at++) p.seen_articles++;
-    Tokenizer as_bytes = open_tokenizer("bytes");
     const EncodedBlock encoded = encode_block(first, p, as_bytes);
     size_t tokens = encoded.tokens.size();
     for (const EncodedExample& example : encoded.examples) tokens += example.tokens.size();
     if (tokens == 0 && encoded.skipped_lines)
-        fail("--skip-bad-lines leaves out all lines at the beginning of %s; the first: %s", path.c_str(),
-             encoded.first_skipped.c_str());
-    const double share = first.text.empty() ? 1 : double(tokens) / double(first.text.size());
-    TextFile file(path);
-    std::string part(1 << 20, '\0');
+        fail("--skip-bad-lines leaves out all lines at the beginning of %s; the first: %s",
+             first.path.c_str(), encoded.first_skipped.c_str());
+    return double(tokens) / double(first.text.size());
+}
+
+// Bytes of text in a file, decompressed; about, if it has more than text. Error if it is no file, or not
+// text.
+static uint64_t text_bytes(PreparationOptions& p, const std::string& path, Checksum& content) {
+    if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
+        fail("--text %s is a pipe or a device: save its text in a file", path.c_str());
+    TextReader reader({path}, p);
+    Tokenizer as_bytes = open_tokenizer("bytes");
+    reader.tokenizer = &as_bytes;
+    TextBlock block;
     uint64_t bytes = 0;
-    while (const size_t count = file.read(part.data(), part.size())) {
-        if (bytes == 0) refuse_zeros(path, {part.data(), count});
-        bytes += count;
+    double share = 1;
+    while (reader.next(block)) {
+        if (bytes == 0) {
+            refuse_zeros(path, block.text);
+            share = share_of_text(p, block, as_bytes);
+        }
+        content.add(block.text.data(), block.text.size());
+        bytes += block.text.size();
     }
+    content.add(&bytes, sizeof bytes);  // where one file ends
     return std::min(bytes, uint64_t(std::round(share * double(bytes))));
 }
 
 // Also sees whether it is English.
 static uint64_t text_bytes(PreparationOptions& p) {
     uint64_t bytes = 0;
-    for (const std::string& file : p.found.files) bytes += text_bytes(p, file);
+    Checksum content;
+    for (const std::string& file : p.found.files) bytes += text_bytes(p, file, content);
+    p.text_checksum = content.text();
     if (bytes < least_bytes && !p.is_chat)
         fail("--text %s has %llu bytes of text; training needs at least %llu", joined(p.files, ", ").c_str(),
              (unsigned long long)bytes, (unsigned long long)least_bytes);
@@ -112,6 +124,10 @@ static std::string chat_description(const PreparationOptions& p) {
     return format_string("chat %d %d %s\n", p.pack_tokens, p.loss_on_questions, chat.c_str());
 }
 
+static std::string whole_name(const std::string& path) {
+    return std::filesystem::absolute(path).lexically_normal().generic_string();
+}
+
 // The names, sizes and times of files, a line each, and the sum of the sizes.
 static std::pair<std::string, uint64_t> listing_of(const std::vector<std::string>& files) {
     std::string list;
@@ -119,19 +135,23 @@ static std::pair<std::string, uint64_t> listing_of(const std::vector<std::string
     for (const std::string& path : files) {
         const FileStatus status = status_of(open_to_read(path), path);
         bytes += status.size;
-        list += std::filesystem::absolute(path).lexically_normal().generic_string() +
+        list += whole_name(path) +
                 format_string("\n%llu %lld\n", (unsigned long long)status.size, (long long)status.written);
     }
     return {list, bytes};
 }
 
-// What decides the tokens: the files and the options.
+// What decides the tokens: the names of the files, what is in them and in the tokenizer, and the options.
 static std::string description(const PreparationOptions& p) {
     const std::string options =
         format_string("%s\n%s\n%s\ndrawn %.9g %d %d %d\n", p.tokenizer.c_str(),
                       document_split_names[size_t(p.split)].c_str(), joined(p.field, "\n").c_str(),
                       p.val_fraction, p.skip_bad_lines, p.special_tokens, p.as_text);
-    return checksum_of(options + chat_description(p) + listing_of(p.found.files).first);
+    const std::string tokenizer =
+        parse_bpe(p.tokenizer) ? "" : info_of(open_tokenizer(p.tokenizer)).checksum;
+    std::string names;
+    for (const std::string& path : p.found.files) names += whole_name(path) + "\n";
+    return checksum_of(options + tokenizer + chat_description(p) + names + p.text_checksum);
 }
 
 // The file that says what the tokens were made of: what decides them and, on another line, look_of() each

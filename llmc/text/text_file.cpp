@@ -212,9 +212,8 @@ size_t TextFile::read_raw(char* to, size_t size) {
     bytes_left -= count;
     bytes_read += count;
     const bool has_size = bytes_left + bytes_read != UINT64_MAX;
-    // standard input may begin in the middle of a file, and files of the kernel promise more than they have
-    if (count < wanted && has_size && path != "standard input" &&
-        status_of(file, path).size < bytes_left + bytes_read)
+    // files of the kernel promise more than they have
+    if (count < wanted && has_size && status_of(file, path).size < bytes_left + bytes_read)
         throw FileError(printable(path + " became shorter while it was read: try again when it is complete"));
     return count;
 }
@@ -349,6 +348,7 @@ static const char* why_left_out(const std::string& path, const std::string& name
     if (is_folder && is_model(path)) return "is the folder of a model";
     if (is_folder && is_tokens(path)) return "is the folder of a run's tokens";
     if (!is_folder && status->kind != FileStatus::regular) return "is neither a file nor a folder";
+    if (!is_folder && is_written_in_place(path)) return "is what this program prints";
     return is_folder || status->size > 0 ? nullptr : "is empty";
 }
 

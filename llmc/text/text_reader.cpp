@@ -35,7 +35,7 @@ size_t TextReader::safe_cut(std::string_view text) const {
 
 // In folders, where nobody named the file, the rest of one that is no text is left out.
 bool TextReader::leave_out_rest(TextBlock& block, size_t kept, const char* why) {
-    if (!of_folders.contains(paths[next_file - 1])) return false;
+    if (!options.of_folders.contains(paths[next_file - 1])) return false;
     if (left_out++ == 0)
         first_left_out = printable(format_string("%s %s from byte %llu on", block.path.c_str(), why,
                                                  (unsigned long long)(block.first_byte + kept)));
@@ -233,8 +233,10 @@ bool TextReader::fill(TextBlock& block) {
         const bool ended = kept + count < text.size();
         text.resize(kept + count);
         bytes_read = bytes_before + file->bytes_read;
-        if (const size_t zeros = find_zeros(text); zeros != text.npos)
-            if (leave_out_rest(block, zeros, "is not text, but zeros,")) return zeros > 0;
+        if (const size_t zeros = find_zeros(text); zeros != text.npos) {
+            const size_t whole = is_json ? text.substr(0, zeros).rfind('\n') + 1 : zeros;
+            if (leave_out_rest(block, whole, "is not text, but zeros,")) return whole > 0;
+        }
         if (text.empty()) return false;
         if (ended) return true;
         const size_t cut = is_json ? text.rfind('\n') + 1 : safe_cut(text);

@@ -38,6 +38,8 @@ struct TextOptions {
     std::string chat_template = "";  // a file with the template of questions and answers
     bool loss_on_questions = false;  // all of their tokens are targets, not those of answers alone
 
+    // The files that nobody named, but a folder of theirs: where one is no text, it ends. Set by find_text().
+    std::set<std::string> of_folders = {};
     bool is_of_mixture = false;     // whose options are for those of its sources that they fit
     bool is_chat = false;           // JSONL of questions and answers: set by find_examples()
     std::string own_template = "";  // that the model to finetune has
@@ -73,7 +75,6 @@ struct TextReader {
     TextOptions options;
     size_t block_bytes = 256 << 10;  // approximate size of a block
     Tokenizer* tokenizer = nullptr;  // that encodes the blocks: blocks do not end within its added tokens
-    std::set<std::string> of_folders = {};  // paths that nobody named: where one is no text, it ends
 
     // Files of folders whose rest was left out, and the first of them, and why.
     uint64_t left_out = 0;
