@@ -6,11 +6,11 @@
 //
 //     FILE_FAULT_FOLDER   the folder, or the file
 //     FILE_FAULT          CALL:N:ERROR. CALL is one of the names above, or "any". Its N-th call (from 1)
-//                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT, ESPIPE, EPERM; EXDEV: if
-//                         it renames a folder, EBADF: if it flushes one; "short" writes half, or reads 7 bytes;
-//                         "lost" makes close() fail and the file empty; "kill" kills the program before the
-//                         call; "gone" removes the file before it, as another program does. "N+" instead of
-//                         N: this call and all later ones.
+//                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT, ESPIPE, EPERM;
+//                         EXDEV: if it renames a folder, EBADF: if it flushes one; "short" writes half, or
+//                         reads 7 bytes; "lost" makes close() fail and the file empty; "kill" kills the
+//                         program before the call; "gone" removes the file before it, as another program
+//                         does. "N+" instead of N: this call and all later ones.
 //     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one. "lower" and
 //                         "upper": it lists the names of files so, however they were spelled
 //     FILE_FAULT_TWICE=1  folders list each name twice, as happens while names are added

@@ -83,6 +83,7 @@ TEST_F(TextRun, TokensAreMadeAgainWhenTheTextHasChanged) {
     EXPECT_FALSE(contains(train("my.txt").out, "the text has not changed"));
     std::filesystem::last_write_time(folder / "my.txt", written + std::chrono::hours(1));
     EXPECT_TRUE(contains(train("my.txt").out, "the text has not changed"));
+    EXPECT_FALSE(contains(train("my.txt", {"-y", "1"}).out, "is not as it was"));
     std::filesystem::remove(tokens);
     EXPECT_FALSE(contains(train("my.txt").out, "the text has not changed"));
     // another tokenizer of the same name

@@ -505,6 +505,8 @@ size_t append_to_file(const std::string& path, std::string_view bytes) {
 }
 
 bool flush_file(const std::string& path) {
+    const std::optional<FileStatus> status = get_status(path, Links::keep);
+    if (!status || status->kind != FileStatus::regular) return true;
     const int descriptor = open_path(path, Access::write);
     const bool flushed = descriptor >= 0 && flush_to_disk(descriptor);
     const int error = errno;

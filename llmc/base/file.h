@@ -166,7 +166,8 @@ size_t write_bytes(int descriptor, std::string_view bytes);
 // written. errno is 0, or says why some are missing, or why the file could not be closed.
 size_t append_to_file(const std::string& path, std::string_view bytes);
 
-// Flushes what was appended to disk. Returns whether it could; errno says why not.
+// Flushes what was appended to disk, unless the file has been removed or replaced by a link or a device.
+// Returns whether it could; errno says why not.
 bool flush_file(const std::string& path);
 
 // Error if the file exists and cannot be removed.

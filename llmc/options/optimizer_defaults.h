@@ -1,4 +1,4 @@
-// What `--optimizer` alone chooses for a new model: docs/experiments.md, "Muon".
+// The defaults of an optimizer for a new model, with and without a text: docs/experiments.md, "Muon".
 #pragma once
 #include <string>
 

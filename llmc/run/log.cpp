@@ -85,7 +85,7 @@ LogFile::~LogFile() {
     if (path.empty()) return;
     if (!pending.empty() && !write_pending())
         warn("%s lacks its last %zu bytes: %s", path.c_str(), pending.size(), strerror(errno));
-    else if (!flush_file(path) && errno != ENOENT)
+    else if (!flush_file(path))
         warn("%s may lack its last lines: it cannot be flushed to disk: %s", path.c_str(), strerror(errno));
 }
 

@@ -91,24 +91,31 @@ static void move_files(const std::string& from, const std::string& to) {
 }
 
 // Undoes what an error interrupted.
-static void put_back(const std::string& folder, const std::string& from) {
+static void put_back(const std::string& from, const std::string& folder) {
     move_files(from, folder);
-    const std::string links = from + "/" + tokens_folder;
+    const std::string events = from + "/" + tensorboard_folder, links = from + "/" + tokens_folder;
+    if (is_folder(events)) move_path(events, folder + "/" + tensorboard_folder);
     for (const std::string& name : names_in(links)) remove_file(links + "/" + name);
     for (const std::string& empty : {links, from}) remove_folder(empty);
     remove_file(folder + "/" + moving_file);
 }
 
-// The whole run moves, or none of it: a mount, or a file that is immutable, does not.
-static void move_run(const std::string& folder, const std::string& to) {
-    create_subfolder(to);
+// Moves the whole run to its subfolder `name`, or nothing: a mount or an immutable file cannot be renamed.
+static void move_run(const std::string& folder, const std::string& name) {
+    const std::string to = folder + "/" + name;
     try {
+        write_whole_file(folder + "/" + moving_file, {name});
+        create_subfolder(to);
         link_tokens(folder, to);
         move_files(folder, to);
     } catch (const FileError& error) {
-        put_back(folder, to);
-        throw FileError(format_string("%s; the earlier run stays in %s: choose another folder with -o",
-                                      error.what(), folder.c_str()));
+        std::string where = "the earlier run stays in " + folder + ": choose another folder with -o";
+        try {
+            put_back(to, folder);
+        } catch (const Error& of_return) {
+            where = "a part of the earlier run is in " + to + ": " + of_return.what();
+        }
+        throw FileError(std::string(error.what()) + "; " + where);
     }
     remove_file(folder + "/" + moving_file);
     sync_folder(folder);
@@ -119,8 +126,7 @@ void move_earlier_run(const std::string& folder) {
     std::string name;
     for (int i = 1; name.empty() || file_exists(folder + "/" + name) || is_link(folder + "/" + name); i++)
         name = format_string("earlier_%d", i);
-    write_whole_file(folder + "/" + moving_file, {name});
-    move_run(folder, folder + "/" + name);
+    move_run(folder, name);
     print_line(stdout, "note: %s held an earlier run, which is now in %s/%s; -y 1 resumes a run",
                folder.c_str(), folder.c_str(), name.c_str());
 }
@@ -134,7 +140,7 @@ static void finish_moving(const std::string& folder) {
     if (!std::regex_match(name, std::regex("earlier_[1-9][0-9]*")))
         fail("%s names no folder of an earlier run; move the files of that run by hand and remove it",
              marker.c_str());
-    move_run(folder, folder + "/" + name);
+    move_run(folder, name);
     print_line(stdout, "note: the rest of an earlier run in %s is now in its folder %s, too", folder.c_str(),
                name.c_str());
 }

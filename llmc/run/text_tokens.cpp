@@ -82,35 +82,30 @@ static double share_of_text(PreparationOptions& p, const TextBlock& first, Token
     return double(tokens) / double(first.text.size());
 }
 
-// Bytes of text in a file, decompressed; about, if it has more than text. Error if it is no file, or not
-// text.
-static uint64_t text_bytes(PreparationOptions& p, const std::string& path, Checksum& content) {
-    if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
-        fail("--text %s is a pipe or a device: save its text in a file", path.c_str());
-    TextReader reader({path}, p);
+// Bytes of text in all files, decompressed; about, if they have more than text. Also sees what is in them.
+// Error if one is no file, or not text, or if they have too little.
+static uint64_t text_bytes(PreparationOptions& p) {
+    for (const std::string& path : p.found.files)
+        if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
+            fail("--text %s is a pipe or a device: save its text in a file", path.c_str());
     Tokenizer as_bytes = open_tokenizer("bytes");
+    TextReader reader(p.found.files, p);
     reader.tokenizer = &as_bytes;
-    TextBlock block;
-    uint64_t bytes = 0;
-    double share = 1;
-    while (reader.next(block)) {
-        if (bytes == 0) {
-            refuse_zeros(path, block.text);
-            share = share_of_text(p, block, as_bytes);
+    Checksum content;
+    uint64_t all = 0;
+    double of_text = 0, share = 1;
+    for (TextBlock block; reader.next(block);) {
+        if (block.begins_file) {
+            refuse_zeros(block.path, block.text);
+            content.add(&all, sizeof all);
+            share = std::min(1.0, share_of_text(p, block, as_bytes));
         }
         content.add(block.text.data(), block.text.size());
-        bytes += block.text.size();
+        all += block.text.size();
+        of_text += share * double(block.text.size());
     }
-    content.add(&bytes, sizeof bytes);  // where one file ends
-    return std::min(bytes, uint64_t(std::round(share * double(bytes))));
-}
-
-// Also sees whether it is English.
-static uint64_t text_bytes(PreparationOptions& p) {
-    uint64_t bytes = 0;
-    Checksum content;
-    for (const std::string& file : p.found.files) bytes += text_bytes(p, file, content);
     p.text_checksum = content.text();
+    const auto bytes = uint64_t(std::round(of_text));
     if (bytes < least_bytes && !p.is_chat)
         fail("--text %s has %llu bytes of text; training needs at least %llu", joined(p.files, ", ").c_str(),
              (unsigned long long)bytes, (unsigned long long)least_bytes);
@@ -357,6 +352,8 @@ void prepare_text(const Options& o, std::vector<PreparationOptions> sources) {
     create_subfolder(sources[0].out);
     const std::string stamp = stamp_of(o);
     const bool is_prepared = are_there(o, stamp, made_of);
+    const std::string stamped = made_of + "\n" + json_text(JsonMembers{{"sources", looks}}, -1) + "\n";
+    if (is_prepared && read_whole_file(stamp) != stamped) write_whole_file(stamp, {stamped});  // another date
     if (is_prepared && !o.is_stories())
         print_line(stdout, "the text has not changed: its tokens in %s are used again", folder_of(o).c_str());
     for (const PreparationOptions& source : sources)
@@ -378,7 +375,7 @@ void prepare_text(const Options& o, std::vector<PreparationOptions> sources) {
     }
     lock.lease.check();
     // last, so that an interrupted preparation is repeated
-    write_whole_file(stamp, {made_of, "\n", json_text(JsonMembers{{"sources", looks}}, -1), "\n"});
+    write_whole_file(stamp, {stamped});
 }
 
 void check_tokens(const Options& o) {

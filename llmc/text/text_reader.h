@@ -38,7 +38,8 @@ struct TextOptions {
     std::string chat_template = "";  // a file with the template of questions and answers
     bool loss_on_questions = false;  // all of their tokens are targets, not those of answers alone
 
-    // The files that nobody named, but a folder of theirs: where one is no text, it ends. Set by find_text().
+    // Files that were found in folders, and not named: such a file ends where it stops to be text. Set by
+    // find_text().
     std::set<std::string> of_folders = {};
     bool is_of_mixture = false;     // whose options are for those of its sources that they fit
     bool is_chat = false;           // JSONL of questions and answers: set by find_examples()
