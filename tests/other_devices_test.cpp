@@ -211,6 +211,14 @@ TEST_F(SelfTest, ASizeOfSubgroupsThatIsIgnoredIsFound) {
     expect_losses_of_cpu("ignores:4:8", {});
 }
 
+TEST_F(SelfTest, ABaseThatIsIgnoredIsFound) {
+    imitate("nobase");
+    const ProgramResult result = data.run({"--device", "0"});
+    EXPECT_EQ(result.status, 1) << result.out;
+    EXPECT_TRUE(contains(result.out, "is not used on llvmpipe"));
+    EXPECT_TRUE(contains(result.err, "no version of this kernel works"));
+}
+
 TEST_F(SelfTest, AnotherRanksDeviceIsNamed) {
     if (!built_with_mpi() || !program_succeeds({"mpirun", "--version"})) GTEST_SKIP() << "no MPI";
     imitate(fault("wrong", "matmul4_fp32"));
@@ -376,6 +384,26 @@ TEST_F(OtherDevices, ProcessesOfAMachineTakeTheOneGpuThatEachSees) {
                          "--device auto: 2 processes on a machine with 1 GPU: start one process per "
                          "GPU, or name the device that all of them use with --device, such as "
                          "--device 0"));
+}
+
+// All that can be divided is.
+TEST_F(OtherDevices, DividedCommandsOfOnePipelineKeepTheirBits) {
+    for (const char* precision : {"fp32", "bf16"}) {
+        const Words options = {"--precision", precision, "-x", "3", "-n", "3"};
+        imitate("");
+        const std::vector<double> losses = train("0", options, "whole");
+        ASSERT_EQ(losses.size(), 3u);
+        imitate("onebase");
+        setenv("LAUNCHPAD_SUBMISSION_MS", "0.01", 1);
+        EXPECT_EQ(train("0", options, "divided"), losses);
+        unsetenv("LAUNCHPAD_SUBMISSION_MS");
+        for (const auto path : {model_path, optimizer_path})
+            EXPECT_TRUE(read_whole_file(path(data / "whole", 3)) ==
+                        read_whole_file(path(data / "divided", 3)))
+                << precision;
+        std::filesystem::remove_all(data / "whole");
+        std::filesystem::remove_all(data / "divided");
+    }
 }
 
 // Sizes of subgroups that lavapipe does not have are those that it is asked for and ignores.

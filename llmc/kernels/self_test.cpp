@@ -33,6 +33,7 @@ static KernelShape timed_shape(const LaunchPad& pad) {
 // "12.3 GB/s"
 static std::string rate_of(const KernelCase& of, const KernelRun& run, Operands& operands) {
     LaunchPad& pad = *operands.pad;
+    pad.divide_commands(1);
     static bool is_warm = false;
     if (!std::exchange(is_warm, true)) raise_clock(pad);
     operands.restart();
@@ -99,9 +100,11 @@ struct TypeCheck {
         timed_arrays.reset();
         return needed;
     }
-    // Compares a version in all cases, each of which is a sign of life. Returns its largest error.
+    // Compares a version in all cases, each of which is a sign of life, and in pieces, which begin at a base
+    // of the grid. Returns its largest error.
     double error_of(const std::string& name) {
         double largest = -1;
+        pad.divide_commands(2);
         for_each_case(name, [&](const KernelCase& c, const KernelRun& run, Arrays& of_case) {
             print_line(stdout, "run %s", name.c_str());
             if (!of_case.has_reference) c.layer_run.prepare(of_case.host)();

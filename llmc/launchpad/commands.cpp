@@ -331,9 +331,9 @@ static void write_timestamp(LaunchPadState& s, Commands& c, uint32_t query) {
 void append(LaunchPadState& s, const Dispatch& d, uint64_t first, uint64_t count) {
     open_commands(s);
     Commands& c = s.open;
-    const VkPipeline pipeline = first ? find_pipeline_with_base(s, *d.pipeline) : d.pipeline->handle;
-    if (s.bound != pipeline) s.vk.vkCmdBindPipeline(c.handle, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-    s.bound = pipeline;
+    if (s.bound != d.pipeline->handle)
+        s.vk.vkCmdBindPipeline(c.handle, VK_PIPELINE_BIND_POINT_COMPUTE, d.pipeline->handle);
+    s.bound = d.pipeline->handle;
     s.vk.vkCmdPushConstants(c.handle, s.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, d.arg_bytes, d.args.data());
     const uint32_t query = uint32_t(2 * c.timed.size());
     if (c.queries) write_timestamp(s, c, query);

@@ -83,9 +83,7 @@ struct Cost {
 
 struct Pipeline {
     std::string kernel;
-    std::vector<uint32_t> constants;
     VkPipeline handle = VK_NULL_HANDLE;
-    VkPipeline with_base = VK_NULL_HANDLE;  // for the later pieces of a dispatch; built when needed
     Cost cost = {};
 };
 
@@ -220,6 +218,7 @@ struct LaunchPadState {
     std::unique_ptr<Recording> recording;        // between begin_recording and end_recording
     Recording* building = nullptr;               // whose commands become parts
     bool has_timed = false;                      // a kernel, since the last commit
+    double least_pieces = 1;                     // of a command: divide_commands()
     double least_seconds = 1;                    // that a timed kernel took: a submission's overhead
     VkPipeline bound = VK_NULL_HANDLE;
     bool dirty = false;                            // something ran since the last barrier
@@ -306,8 +305,7 @@ void read_measured(LaunchPadState& s);         // needs create_pipeline_cache()
 std::map<std::string, bool> stored_checks(const Vulkan& vk, VkPhysicalDevice physical);
 VkShaderModule find_module(LaunchPadState& s, const std::string& kernel);
 VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel, std::span<const uint32_t> constants,
-                          VkPipelineCache cache, VkPipelineCreateFlags flags = 0);
+                          VkPipelineCache cache);
 std::string pipeline_key(std::string_view kernel, std::span<const uint32_t> constants);
 // Builds it at first use. `kernel` names the shader and its storage type.
 Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel, std::span<const uint32_t> constants);
-VkPipeline find_pipeline_with_base(LaunchPadState& s, Pipeline& pipeline);

@@ -251,9 +251,7 @@ LaunchPadState::~LaunchPadState() {
             destroy_recording(*this, *kept);
             delete kept;
         }
-        for (auto& [key, pipeline] : pipelines)
-            for (VkPipeline handle : {pipeline.handle, pipeline.with_base})
-                vk.vkDestroyPipeline(device, handle, nullptr);
+        for (auto& [key, pipeline] : pipelines) vk.vkDestroyPipeline(device, pipeline.handle, nullptr);
         for (auto& [name, module] : modules) vk.vkDestroyShaderModule(device, module, nullptr);
         if (cache) vk.vkDestroyPipelineCache(device, cache, nullptr);
         if (layout) vk.vkDestroyPipelineLayout(device, layout, nullptr);

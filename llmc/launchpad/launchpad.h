@@ -260,6 +260,10 @@ class LaunchPad {
     }
 
     // --- commands ---
+    // At least so many submissions for each of the commands that follow, of which a slow device may need
+    // several; 1: as few as LaunchPadOptions::submission_seconds allows.
+    void divide_commands(int least_pieces);
+
     // Appends one kernel: the name of its shader file, built for a storage type (any, if it has no Reals),
     // its grid, its specialization constants (number 0 is the block size), its argument struct from
     // shaders/args.h, and for take_kernel_times() its work.

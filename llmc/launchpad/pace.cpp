@@ -31,7 +31,7 @@ static double assumed_seconds(const LaunchPadState& s, const Dispatch& d) {
     return seconds > 0 ? seconds : double(d.grid.x) * d.grid.y * d.grid.z / rates.workgroups;
 }
 
-// The first runs may include compiling the kernel, for pieces with a base once more.
+// The first runs may include compiling the kernel.
 static bool needs_timing(const Cost& cost, double assumed) {
     return cost.runs < 3 || assumed > 4 * cost.assumed;
 }
@@ -57,7 +57,7 @@ static void execute_timed(LaunchPadState& s, Cost& cost, double assumed, const A
 
 // How many of the units that are left, and expected to take so long, a submission takes.
 static uint64_t units_of_piece(const LaunchPadState& s, double expected, uint64_t left) {
-    const double pieces = std::ceil(expected / s.options.submission_seconds);
+    const double pieces = std::max(std::ceil(expected / s.options.submission_seconds), s.least_pieces);
     return pieces > 1 ? std::max<uint64_t>(1, uint64_t(double(left) / pieces)) : left;
 }
 
@@ -81,6 +81,8 @@ static void execute_in_pieces(LaunchPadState& s, Cost* cost, double assumed, uin
 }
 
 static uint64_t units_of(const Dispatch& d) { return d.axis ? d.grid.y : d.grid.x; }
+
+void LaunchPad::divide_commands(int least_pieces) { state->least_pieces = least_pieces; }
 
 double first_piece(const LaunchPadState& s, const Dispatch& d) {
     return double(units_of_piece(s, assumed_seconds(s, d), units_of(d))) / double(units_of(d));

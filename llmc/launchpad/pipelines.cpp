@@ -16,11 +16,16 @@ static std::filesystem::path cache_directory(const LaunchPadOptions& options) {
     return cache.empty() ? std::filesystem::path() : std::filesystem::path(cache) / "vulkan_gpt2";
 }
 
-// Cached pipelines are valid for one device and driver version, which the file name tells apart.
+// The later pieces of a dispatch have a base. NVIDIA's driver 580 knows pipelines by their code alone: if one
+// without this flag has been built, or is in the cache, a later one with it ignores the base, too.
+static const VkPipelineCreateFlags pipeline_flags = VK_PIPELINE_CREATE_DISPATCH_BASE;
+
+// Cached pipelines are valid for one device, driver version and set of flags, which the file name tells
+// apart.
 static std::string cache_file_name(const VkPhysicalDeviceProperties& device) {
     std::string name;
     for (uint8_t byte : device.pipelineCacheUUID) name += format_string("%02x", byte);
-    return format_string("%s-%08x.pipelines", name.c_str(), device.driverVersion);
+    return format_string("%s-%08x-%x.pipelines", name.c_str(), device.driverVersion, pipeline_flags);
 }
 
 std::string cache_file_of(const LaunchPadOptions& options, const VkPhysicalDeviceProperties& device) {
@@ -104,7 +109,7 @@ VkShaderModule find_module(LaunchPadState& s, const std::string& kernel) {
 }
 
 VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel, std::span<const uint32_t> constants,
-                          VkPipelineCache cache, VkPipelineCreateFlags flags) {
+                          VkPipelineCache cache) {
     const uint32_t block = constants.empty() ? 0 : constants[0];
     if (!block || block > s.limits.max_block)
         fail("%s: a block of %u invocations is not possible on %s (1 to %u)", kernel.c_str(), block,
@@ -117,7 +122,7 @@ VkPipeline build_pipeline(LaunchPadState& s, const std::string& kernel, std::spa
         VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
     subgroup.requiredSubgroupSize = s.limits.subgroup_size;
     VkComputePipelineCreateInfo info = {VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
-    info.flags = flags;
+    info.flags = pipeline_flags;
     if (s.capture_statistics) info.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
     info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
     if (s.pin_subgroup) info.stage.pNext = &subgroup;
@@ -145,19 +150,10 @@ Pipeline& find_pipeline(LaunchPadState& s, std::string_view kernel, std::span<co
     auto found = s.pipelines.find(key);
     if (found == s.pipelines.end()) {
         const std::string name(kernel);
-        Pipeline built = {.kernel = name,
-                          .constants = {constants.begin(), constants.end()},
-                          .handle = build_pipeline(s, name, constants, s.cache)};
+        Pipeline built = {.kernel = name, .handle = build_pipeline(s, name, constants, s.cache)};
         found = s.pipelines.emplace(key, std::move(built)).first;
     }
     return found->second;  // stays where it is: an unordered_map does not move its elements
-}
-
-VkPipeline find_pipeline_with_base(LaunchPadState& s, Pipeline& pipeline) {
-    if (!pipeline.with_base)
-        pipeline.with_base =
-            build_pipeline(s, pipeline.kernel, pipeline.constants, s.cache, VK_PIPELINE_CREATE_DISPATCH_BASE);
-    return pipeline.with_base;
 }
 
 struct PipelineBuild {
@@ -195,9 +191,8 @@ void LaunchPad::compile(const ProgressCallback& progress) {
         });
     }
     for (PipelineBuild& build : builds) try {
-            s.pipelines.emplace(build.queued.key(), Pipeline{.kernel = build.kernel,
-                                                             .constants = build.queued.mapped(),
-                                                             .handle = build.handle.get()});
+            s.pipelines.emplace(build.queued.key(),
+                                Pipeline{.kernel = build.kernel, .handle = build.handle.get()});
         } catch (...) {
             error = std::current_exception();
         }

@@ -132,12 +132,13 @@ void Run<Real>::start_step(int step) {
     } catch (const Stopped&) {
         return inputs.loader->resume(begin);
     }
-    if (computed.steps++ >= 0) computed.seconds += now() - start - (job.waited - waited);
+    const double submitting = now() - start;
+    if (computed.steps++ >= 0) computed.seconds += submitting - (job.waited - waited);
     report_pending();
     pending = Pending{step, ticket, now()};
     // A slow device takes the last commands of a step when it has executed the others: what is left is
     // little.
-    const bool is_slow = job.size == 1 && now() - start > 0.1;
+    const bool is_slow = job.size == 1 && submitting > 0.1;
     const bool has_run = !g.pad || skips_outliers() || is_slow || g.pad->is_done(ticket);
     if (has_run || options.profile) report_pending();  // a profile times every step by itself
     // During its first step, a GPU that was idle raises its clock: those times would distort the profile.

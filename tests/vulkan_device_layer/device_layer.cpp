@@ -19,6 +19,9 @@
 //                      words. fails:HASH does not compile, null:HASH compiles to nothing, crashes:HASH
 //                      crashes the compiler, hangs:HASH never ends; of the process that checks kernels
 //                      only, ends:HASH: somebody kills it, and short:HASH: the driver lacks memory
+//     nobase           dispatches ignore their base
+//     onebase          so do those whose kernel's first pipeline lacks VK_PIPELINE_CREATE_DISPATCH_BASE, as
+//                      with NVIDIA's driver 580
 //     twins            the device is a discrete GPU, and there are two of them
 //     pci:3            the device is a discrete GPU, of PCI bus 3
 //     import           the first memory type that host memory could be imported as is not host-visible
@@ -139,9 +142,9 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
     if (result != VK_SUCCESS) return result;
     for (const char* name :
          {"vkGetBufferMemoryRequirements", "vkGetMemoryHostPointerPropertiesEXT", "vkAllocateMemory",
-          "vkCreateShaderModule", "vkCreateComputePipelines", "vkCmdBindPipeline", "vkQueueSubmit2",
-          "vkCreatePipelineLayout", "vkCreateBuffer", "vkDestroyBuffer", "vkGetBufferDeviceAddress",
-          "vkQueueWaitIdle"})
+          "vkCreateShaderModule", "vkCreateComputePipelines", "vkCmdBindPipeline", "vkCmdDispatch",
+          "vkCmdDispatchBase", "vkQueueSubmit2", "vkCreatePipelineLayout", "vkCreateBuffer",
+          "vkDestroyBuffer", "vkGetBufferDeviceAddress", "vkQueueWaitIdle"})
         next_functions[name] = next_device_address(*device, name);
     return result;
 }
@@ -331,7 +334,10 @@ static std::string hash_of(VkShaderModule module) {
     const std::lock_guard<std::mutex> lock(tables);
     return hashes[module];
 }
-static bool hangs = false;  // the next submission
+static bool hangs = false;                          // the next submission
+static std::map<std::string, bool> first_has_base;  // the first pipeline of each code with its constants
+static std::map<VkPipeline, bool> has_base;         // a pipeline of that code
+static std::map<VkCommandBuffer, VkPipeline> last_bound;
 
 static bool declares(const Spirv& spirv, uint32_t capability) {
     const uint32_t OP_CAPABILITY = 17;
@@ -392,6 +398,11 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipeli
     const VkResult result = create(device, cache, count, &edited, allocator, pipelines);
     const std::lock_guard<std::mutex> lock(tables);
     if (has_word("hangs:" + hash)) hanging.insert(pipelines[0]);
+    const VkSpecializationInfo& constants = *infos[0].stage.pSpecializationInfo;
+    const std::string code =
+        hash + std::string(static_cast<const char*>(constants.pData), constants.dataSize);
+    const bool wants_base = infos[0].flags & VK_PIPELINE_CREATE_DISPATCH_BASE;
+    has_base[pipelines[0]] = first_has_base.try_emplace(code, wants_base).first->second;
     return result;
 }
 
@@ -400,8 +411,17 @@ static VKAPI_ATTR void VKAPI_CALL bind_pipeline(VkCommandBuffer commands, VkPipe
     {
         const std::lock_guard<std::mutex> lock(tables);
         hangs |= hanging.contains(pipeline);
+        last_bound[commands] = pipeline;
     }
     next<PFN_vkCmdBindPipeline>("vkCmdBindPipeline")(commands, point, pipeline);
+}
+
+static VKAPI_ATTR void VKAPI_CALL dispatch_base(VkCommandBuffer commands, uint32_t from_x, uint32_t from_y,
+                                                uint32_t from_z, uint32_t x, uint32_t y, uint32_t z) {
+    const std::lock_guard<std::mutex> lock(tables);
+    if (has_word("nobase") || !has_base[last_bound[commands]])
+        return next<PFN_vkCmdDispatch>("vkCmdDispatch")(commands, x, y, z);
+    next<PFN_vkCmdDispatchBase>("vkCmdDispatchBase")(commands, from_x, from_y, from_z, x, y, z);
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count, const VkSubmitInfo2* infos,
@@ -447,7 +467,8 @@ static PFN_vkVoidFunction find_own(const std::string& name) {
         {"vkQueueSubmit2", PFN_vkVoidFunction(submit_twofold), has_word("widths")},
         {"vkCreateShaderModule", PFN_vkVoidFunction(create_shader_module), true},
         {"vkCreateComputePipelines", PFN_vkVoidFunction(create_pipelines), true},
-        {"vkCmdBindPipeline", PFN_vkVoidFunction(bind_pipeline), has_prefix("hangs:")},
+        {"vkCmdBindPipeline", PFN_vkVoidFunction(bind_pipeline), true},
+        {"vkCmdDispatchBase", PFN_vkVoidFunction(dispatch_base), has_word("nobase") || has_word("onebase")},
         {"vkQueueSubmit2", PFN_vkVoidFunction(submit), has_prefix("hangs:")},
         {"vkEnumerateDeviceExtensionProperties", PFN_vkVoidFunction(list_extensions),
          has_word("untrusted") || pci_bus},
