@@ -185,7 +185,10 @@ TEST(TimeRule, ABatchIsNotLongerThanTheData) {
 }
 
 TEST(TimeRule, TheTokenizerFollowsTheText) {
-    EXPECT_EQ(choose_vocab_size(1000000, 768), 257);
+    for (const auto& [bytes, of_small] : {std::pair(299999, 257), {300000, 512}, {600000, 2048}}) {
+        EXPECT_EQ(choose_vocab_size(uint64_t(bytes), 96), of_small);
+        EXPECT_EQ(choose_vocab_size(uint64_t(bytes), 192), 257);
+    }
     int before = 257;
     for (double bytes = 2e6; bytes < 1e11; bytes *= 2) {
         const int size = choose_vocab_size(uint64_t(bytes), 768);
@@ -231,14 +234,14 @@ TEST(TimeRule, FewTokensPerStep) {
 // expected bits do not repay. A model that was chosen before tokens were counted is up to 5 % from the best.
 struct Given {
     const char* what;
-    double text_tolerance = 1.01, time_tolerance = 1.0001;
+    double text_tolerance = 1.02, time_tolerance = 1.0001;
     int vocab_size = 0, layers = 0, heads = 0, channels = 0, sequence = 0, batch = 0, tokens_per_step = 0;
     int sources = 1;
     double density = 1;  // bytes of a token of a trained tokenizer, over those that are expected
 };
 static const Given givens[] = {
     {.what = "nothing"},
-    {.what = "characters of 3 bytes", .text_tolerance = 1.02, .time_tolerance = 1.02, .density = 1.4},
+    {.what = "characters of 3 bytes", .time_tolerance = 1.02, .density = 1.4},
     {.what = "base64", .text_tolerance = 1.05, .time_tolerance = 1.02, .density = 0.65},
     {.what = "one line, repeated", .text_tolerance = 1.05, .time_tolerance = 1.05, .density = 20},
     {.what = "bytes", .vocab_size = 257},

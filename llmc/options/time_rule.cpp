@@ -14,10 +14,14 @@ static const ModelShape shapes[] = {{3, 2, 96, 128, 2048},       {4, 2, 128, 128
 
 double TextRecipe::seconds() const { return steps * step_seconds; }
 
-// Below 2 MB, words repeat too rarely: bytes are better. Then 1,024 tokens, 4,096 for 25 MB, 16,384 for 1 GB,
-// and no more than the model can use: 2,048 with 96 channels, 4,096 with 384, 8,192 with 768 (about Tao
-// 2024).
+static bool is_small(int channels) { return channels <= 128; }
+
+// 1,024 tokens for 2 MB, 4,096 for 25 MB, 16,384 for 1 GB, and no more than the model can use: 2,048 with 96
+// channels, 4,096 with 384, 8,192 with 768 (about Tao 2024). Of a shorter text, a large model learns more
+// from bytes, which it reads often; a small one does below 300 kB.
 int choose_vocab_size(uint64_t text_bytes, int channels) {
+    if (text_bytes < 2000000 && is_small(channels))
+        return text_bytes < 300000 ? 257 : text_bytes < 600000 ? 512 : 2048;
     if (text_bytes < 2000000) return 257;
     const double for_text = 4096 * std::pow(double(text_bytes) / 25e6, 0.4);
     const double for_model = 4096 * std::pow(channels / 384.0, 0.6);
@@ -126,17 +130,21 @@ static void choose_length(const RuleInputs& in, TextRecipe& r) {
     r.epochs = r.steps / std::max(per_epoch, 1e-9);
 }
 
-// Dropout and decay grow with the passes over the text and with the parameters for each of its tokens.
+// Dropout and decay grow with the passes over the text and with the parameters for each of its tokens. Words
+// are rarer than letters, and need more decay.
 static void choose_regularization(const RuleInputs& in, TextRecipe& r) {
     const double tokens = tokens_of(in, r.vocab_size);
     double dropout = 0.055 * std::log2(std::max(r.epochs, 0.1) / 4) +
                      0.027 * std::log2(block_parameters(r.shape) / tokens);
     if (r.epochs <= 1) dropout = 0;
-    if (r.shape.channels <= 128) dropout /= 2;
+    if (is_small(r.shape.channels)) dropout /= 2;
     dropout = std::clamp(dropout, 0.0, 0.5);
     r.dropout = float(std::round(100 * dropout) / 100);
-    r.weight_decay = float(std::round(100 * std::min(3.0, 0.1 + 25 * dropout * dropout)) / 100);
-    r.rate_factor = r.shape.channels <= 128 && tokens < 2e6 ? 2 : 1;
+    double decay = 0.1 + 25 * dropout * dropout;
+    if (is_small(r.shape.channels) && r.vocab_size > 257)
+        decay += std::clamp(0.03 * (r.epochs - 1), 0.0, 0.4);
+    r.weight_decay = float(std::round(100 * std::min(3.0, decay)) / 100);
+    r.rate_factor = is_small(r.shape.channels) && tokens < 2e6 ? 2 : 1;
     const double seen = worth_of_tokens(r.tokens_read(), tokens);
     const double bytes = in.train_tokens && in.text_bytes ? double(in.text_bytes) / double(in.train_tokens)
                                                           : bytes_per_token(r.vocab_size);
