@@ -229,6 +229,7 @@ TEST_F(corpus, program_s_bad_input_gives_one_line_and_status_1) {
                                   {"--bytes", "100"},
                                   {"--out", out},
                                   {"--out", folder / "c.json", "--bytes", "100"},
+                                  {"--out", folder / "c.JSON", "--bytes", "100"},
                                   {"--out", folder / "no/such/c.txt", "--bytes", "100"},
                                   {"--out", out, "--bytes", "100", "--val-tokens", "100000"},
                                   {"--out", out, "--bytes", "100", "--tokenizer", folder / "missing"},

@@ -14,6 +14,7 @@
 //     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one. "lower" and
 //                         "upper": it lists the names of files so, however they were spelled
 //     FILE_FAULT_TWICE=1  folders list each name twice, as happens while names are added
+//     FILE_FAULT_UNLISTED=1 folders list none of their files
 //     FILE_FAULT_INODES=1 each look at a file gives it another number; "spelling": each spelling of its name;
 //                         "one": all files have the same number
 //     FILE_FAULT_SIZES=1  a file is said to have half of its bytes
@@ -148,9 +149,8 @@ Outcome outcome_of(const char* call, const std::string& path) {
         return passes;
     }
     static const std::map<std::string, int> numbers = {
-        {"ENOSPC", ENOSPC}, {"EINTR", EINTR},   {"EMFILE", EMFILE}, {"ESTALE", ESTALE},
-        {"EDQUOT", EDQUOT}, {"ESPIPE", ESPIPE}, {"EXDEV", EXDEV},   {"EBADF", EBADF},
-        {"EPERM", EPERM}};
+        {"ENOSPC", ENOSPC}, {"EINTR", EINTR}, {"EMFILE", EMFILE}, {"ESTALE", ESTALE}, {"EDQUOT", EDQUOT},
+        {"ESPIPE", ESPIPE}, {"EXDEV", EXDEV}, {"EBADF", EBADF},   {"EPERM", EPERM}};
     const bool never_interrupted =
         std::set<std::string>{"lseek", "stat", "fstat", "getdents"}.count(call) && fault.error == "EINTR";
     if (never_interrupted) return passes;
@@ -294,6 +294,7 @@ int close(int descriptor) {
 dirent* readdir(DIR* list) {
     static const auto real = original<dirent* (*)(DIR*)>("readdir");
     if (quiet_outcome_of("getdents", path_of(dirfd(list))) == fails) return nullptr;
+    if (getenv("FILE_FAULT_UNLISTED") && path_of(dirfd(list)) == getenv("FILE_FAULT_FOLDER")) return nullptr;
     static thread_local long before = -1;  // the place of a name that is to be repeated
     if (getenv("FILE_FAULT_TWICE") && before >= 0) {
         seekdir(list, std::exchange(before, -1));

@@ -130,6 +130,21 @@ TEST(FileSystems, AnOutdatedSizeLosesNoLines) {
     EXPECT_TRUE(read_whole_file(log).starts_with(before));
 }
 
+// A listing may be older than the files: neither a new run nor a resumed one replaces what it lacks.
+TEST(FileSystems, ARunThatIsNotListedStays) {
+    const Journeys data;
+    const std::string folder = data.run_folder, options = read_whole_file(folder + "/options.toml");
+    for (const char* resume : {"0", "1"}) {
+        const ProgramResult result =
+            run_faulty(folder, {"FILE_FAULT_UNLISTED=1"},
+                       {program, "-i", data.train, "-e", tiny, "-y", resume, "-o", folder, "-x", "2"});
+        EXPECT_EQ(result.status, 1) << result.out;
+        EXPECT_TRUE(contains(result.err, "/options.toml is there, and the listing of its folder lacks it"));
+        EXPECT_EQ(read_whole_file(folder + "/options.toml"), options);
+    }
+    expect_ok(run_program({program, "-y", "1", "-o", folder, "-x", "6"}));
+}
+
 // Where a file system has no links, the tokens of an earlier run are copied: never in part, also if the
 // program is killed meanwhile.
 TEST(FileSystems, TokensOfAnEarlierRunAreCopiedWhole) {

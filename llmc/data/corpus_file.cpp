@@ -7,6 +7,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/output.h"
+#include "llmc/base/utf8.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/text/corpus.h"
 #include "llmc/text/tokenizer.h"
@@ -49,7 +50,7 @@ static std::string numbers_text(const std::string& path, JsonMembers members) {
 // its last story is the first token of the training part.
 uint64_t write_corpus(const CorpusOptions& options) {
     std::filesystem::path json_path = std::filesystem::path(options.out).replace_extension(".json");
-    if (json_path == options.out)
+    if (fold_case(json_path.generic_string()) == fold_case(options.out))
         fail("--out %s: .json is reserved for the corpus's numbers", options.out.c_str());
     check_output(options.out, {options.tokenizer}, [](const std::string& path) {
         const std::string head = first_bytes(path, 1 << 14);

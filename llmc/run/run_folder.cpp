@@ -174,6 +174,18 @@ void remove_leftovers(const std::string& folder) {
     remove_unfinished_checkpoints(folder);
 }
 
+// Listings of network file systems may be older than files: a run that is not listed would be replaced.
+static void check_listing(const std::string& folder) {
+    const std::vector<std::string> listed = files_of_a_run(folder);
+    for (const std::string name : {"options.toml", "main.log", "metrics.csv"})
+        if (const std::string path = folder + "/" + name;
+            file_exists(path) && !is_folder(path) && !std::ranges::count(listed, name))
+            fail(
+                "%s is there, and the listing of its folder lacks it: try again later, or choose another "
+                "folder with -o",
+                path.c_str());
+}
+
 // The held folder writes files whose whole paths the system would refuse to read later.
 static void refuse_long_path(const std::string& folder) {
     const size_t longest_name = 64;  // of a run's files
@@ -192,6 +204,7 @@ void RunFolder::open(const std::string& folder) {
         fail("-o %s: another train_gpt2 is using this folder; wait for it, or choose another folder",
              folder.c_str());
     lease.take(folder);
+    check_listing(folder);
     finish_moving(folder);
     remove_leftovers(folder);
 }
