@@ -81,6 +81,8 @@ TEST_F(ChatRun, FromJsonlToAnAnswer) {
 TEST_F(ChatRun, TemplateAndAllTokens) {
     write_whole_file(folder / "template", {"\xef\xbb\xbf{system}\r\nQ: {user}\r\nA: {assistant}\r\n"});
     expect_ok(train("20", {"--template", folder / "template", "--loss-on-questions"}));
+    std::filesystem::create_symlink("template", (folder / "link").c_str());
+    expect_ok(train("20", {"--template", folder / "link", "-y", "1"}));
     const ProgramResult all = run_program("eval -e", run, "--device cpu --text", chat,
                                           "--loss-on-questions --template", folder / "template");
     EXPECT_FALSE(all.out.starts_with("tokens 1350 |")) << all.out;

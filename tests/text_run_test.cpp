@@ -377,6 +377,12 @@ TEST_F(TextRun, SeveralTextsAreOneInTheirOrder) {
     EXPECT_TRUE(contains(train_on({"--text", "b.txt", "--text", "a.txt"}), "read 0.033"));
     train("both");
     EXPECT_EQ(tokens("runs/b-a-text"), tokens("runs/both-text"));
+    write_text("c.txt", 1200);
+    train_on({"--text", "my.txt:0.7", "--text", "c.txt:0.3", "-o", "mixture"});
+    const Words again = {"-o", "mixture", "-y", "1", "-x", "5"};
+    expect_refused(with({"--text", "my.txt:0.6", "--text", "c.txt:0.3"}, again),
+                   "the run in mixture trains on ");
+    expect_ok(run_program(command(with({"--text", "my.txt:0.70", "--text", "./c.txt:.3"}, again))));
     train_on({"--text", "a.txt", "--text", "b.txt"});
     EXPECT_NE(tokens("runs/a-b-text"), tokens("runs/b-a-text"));
     const Words resumed = {"-o", "runs/a-b-text", "-y", "1", "-x", "5"};
@@ -429,7 +435,8 @@ TEST_F(TextRun, AResumedRunRefusesAnotherText) {
                    "-e b: the run in a began with -e " + shape + " and continues its own");
     expect_refused(with(plain, {"--text", "my.txt"}), "--text my.txt: the run in plain trains on no text");
     EXPECT_EQ(read_whole_file(folder / "a/options.toml"), before);
-    for (const char* same : {"my.txt", "./notes/../my.txt"})
+    std::filesystem::create_symlink("my.txt", (folder / "link.txt").c_str());
+    for (const char* same : {"my.txt", "./notes/../my.txt", "link.txt"})
         expect_ok(run_program(command(with(a, {"--text", same, "-x", "5"}))));
     for (const char* same : {"notes", "./notes/"})
         expect_ok(run_program(command(with(b, args("--text", same, "--include *.md -x 5")))));

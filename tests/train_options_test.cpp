@@ -399,6 +399,13 @@ TEST_F(TrainOptions, TomlOfOthersIsExplained) {
 TEST_F(TrainOptions, ARunThatIsNotThereIsNotResumed) {
     EXPECT_EQ(refusal({"-y", "1", "-o", folder / "typo"}),
               "no run in '" + folder / "typo" + "' to resume, and no training data for a new one");
+    // the run that was to start over has moved, and the next one did not begin
+    const std::string earlier = folder / "r/earlier_1/options.toml";
+    std::filesystem::create_directories(folder / "r/earlier_1");
+    write_whole_file(earlier, {"train-data = \"x.bin\"\n"});
+    for (const Words& start : {Words{"-y", "1"}, {"-y", "1", "--start-over"}})
+        EXPECT_TRUE(contains(refusal(with(start, {"-o", folder / "r"})),
+                             "; --config " + shell_word(earlier) + " has the options of an earlier run"));
 }
 
 TEST_F(TrainOptions, AnArgumentCannotAddLinesToTheFile) {

@@ -12,8 +12,8 @@
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
 #include "llmc/options/arguments.h"
-#include "llmc/options/option_files.h"
 #include "llmc/options/optimizer_defaults.h"
+#include "llmc/options/option_files.h"
 #include "llmc/options/shared_options.h"
 #include "llmc/text/text_file.h"
 
@@ -377,14 +377,31 @@ static std::string whole_paths(const std::vector<std::string>& texts) {
     return joined(whole, " --text ");
 }
 
+// Whether two texts of an option mean the same: a path has many spellings, and a weight has several.
+static bool mean_the_same(const Option& row, const std::string& now, const std::string& was) {
+    if (now == was || row.path == PathKind::none) return now == was;
+    const auto split = [&](const std::string& text) {
+        return row.has_weights ? weighted_path(text) : WeightedPath{text};
+    };
+    const WeightedPath a = split(now), b = split(was);
+    return a.weight == b.weight && (whole_path(a.path) == whole_path(b.path) || is_same_file(a.path, b.path));
+}
+
+// Whether a row of the table is given, with other texts than a run has.
+static bool is_changed(const Option& row, const Option& before) {
+    const std::vector<std::string> now = row.texts(), was = before.texts();
+    const auto same = [&](const std::string& a, const std::string& b) { return mean_the_same(row, a, b); };
+    return row.source >= Source::config && !std::ranges::equal(now, was, same);
+}
+
 // A resumed run continues its own model, with the tokens that are in its folder, whatever is given: they must
 // be of that model and text.
-static void refuse_other_inputs(const OptionTable& table, const Options& o, const SavedOptions& saved) {
+static void refuse_other_inputs(OptionTable& table, const Options& o, const SavedOptions& saved) {
     const char* what_to_do = "leave it out, or start a new run in another folder";
     Options before;
     OptionTable table_before = option_table(before);
     read_options(table_before, saved.text, saved.path, Source::run);
-    if (o.sources.of(&o.text) >= Source::config && whole_paths(o.text) != whole_paths(before.text))
+    if (is_changed(*table.find("text"), *table_before.find("text")))
         fail("--text %s: the run in %s trains on %s; %s", joined(o.text, " --text ").c_str(),
              o.output.c_str(), before.text.empty() ? "no text" : whole_paths(before.text).c_str(),
              what_to_do);
@@ -405,7 +422,7 @@ static void refuse_other_inputs(const OptionTable& table, const Options& o, cons
              what_to_do);
     for (const Option& row : table.rows) {
         const Option& row_before = *table_before.find(row.name);
-        if (row.is_fixed && row.source >= Source::config && row.texts() != row_before.texts())
+        if (row.is_fixed && is_changed(row, row_before))
             fail("%s: the tokens of the run in %s were prepared with %s; %s", shown_or_none(row).c_str(),
                  o.output.c_str(), shown_or_none(row_before).c_str(), what_to_do);
     }
@@ -455,6 +472,17 @@ void check_sequence(const Options& o, const ModelConfig& config) {
              config.max_seq_len, config.max_seq_len);
 }
 
+// What a run has left that began to start over, and failed: the newest earlier run's options. "": none.
+static std::string options_of_earlier_run(const std::string& folder) {
+    std::string newest;
+    for (int i = 1;; i++) {
+        const std::string path = options_path(format_string("%s/earlier_%d", folder.c_str(), i));
+        if (!file_exists(path)) break;
+        newest = path;
+    }
+    return newest.empty() ? "" : "; --config " + shell_word(newest) + " has the options of an earlier run";
+}
+
 static void check_options(const Options& o) {
     if (o.ranks_per_node && o.num_processes % o.ranks_per_node)
         fail("--ranks-per-node %d does not divide the %d process%s of this job", o.ranks_per_node,
@@ -463,8 +491,9 @@ static void check_options(const Options& o) {
     if (o.exports()) return;
     const bool lacks_data = o.train_data.empty() && !o.overfit && !o.plans_only();
     if (lacks_data && o.resume && o.output.empty()) fail("-y 1 resumes the run in -o: name its folder");
-    if (lacks_data && o.resume && !file_exists(options_path(o.output)))
-        fail("no run in '%s' to resume, and no training data for a new one", o.output.c_str());
+    if (lacks_data && (o.resume || o.start_over) && !file_exists(options_path(o.output)))
+        fail("no run in '%s' to resume, and no training data for a new one%s", o.output.c_str(),
+             options_of_earlier_run(o.output).c_str());
     if (lacks_data) fail("no training data: give a text with --text, or token shards with -i");
     const bool asks_for_minutes = o.sources.of(&o.minutes) == Source::command_line;
     if (asks_for_minutes && o.text.empty())
