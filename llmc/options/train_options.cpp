@@ -8,6 +8,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/os.h"
 #include "llmc/data/weighted_path.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
