@@ -8,6 +8,7 @@
 
 #include "llmc/base/file.h"
 #include "llmc/base/os.h"
+#include "llmc/options/start_program.h"
 #include "tests/run_program.h"
 #include "tests/token_shard.h"
 
@@ -72,6 +73,36 @@ TEST(Limits, OfAContainersGroup) {
             system.write("sys/fs/cgroup/memory.max", std::to_string(20 * mib));
             EXPECT_EQ(system.available(), 20 * mib) << top << " " << group;
         }
+}
+
+// In a namespace of its own, a container may have the host's mount, whose path may have a blank, and is not
+// told the names of the groups above its own.
+TEST(Limits, OfAGroupWhoseNameIsHidden) {
+    for (const std::string path : {"/", "/in", "/../sub/in"}) {
+        System system;
+        system.write("proc/self/mountinfo", "35 31 0:32 /../.. /sys/c\\040group ro - cgroup2 cgroup rw\n");
+        system.write("proc/self/cgroup", "0::" + path + "\n");
+        const std::string top = "sys/c group", own = path == "/" ? "/att/sub" : "/att/sub/in";
+        system.write(top + "/att/other/in/cgroup.procs", "1\n");
+        system.write(top + "/att/other/memory.max", std::to_string(10 * mib));
+        system.write(top + own + "/cgroup.procs", "0\n1\n" + std::to_string(process_id()) + "\n");
+        EXPECT_GT(system.available(), 64 * mib) << path;
+        system.write(top + "/att/memory.max", std::to_string(30 * mib));
+        EXPECT_EQ(system.available(), 30 * mib) << path;
+        system.write(top + own + "/memory.max", std::to_string(20 * mib));
+        EXPECT_EQ(system.available(), 20 * mib) << path;
+    }
+}
+
+// What OpenMP refuses does not go before a quota.
+TEST(Limits, OfOpenMpAreNumbers) {
+    for (const auto& [text, threads] :
+         {std::pair("", 0), {"0", 0}, {"x", 0}, {"4x", 0}, {"-2", 0}, {"3", 3}, {" 4,2", 4}}) {
+        setenv("OMP_NUM_THREADS", text, 1);
+        EXPECT_EQ(threads_of_environment(), threads) << text;
+    }
+    unsetenv("OMP_NUM_THREADS");
+    EXPECT_EQ(threads_of_environment(), 0);
 }
 
 // Quotas of CPU time, of both versions and of all groups above, rounded up.

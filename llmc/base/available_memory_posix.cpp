@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "llmc/base/os.h"
+#include "llmc/base/system_files.h"
 
 static constexpr uint64_t unlimited = std::numeric_limits<uint64_t>::max();
 
@@ -70,17 +74,58 @@ static std::string group_of_process(const std::string& root, bool is_version2, c
     return "";
 }
 
+// Where a cgroup namespace hides the names of so many groups: the group below them that lists this process,
+// as a path in the folder; "" if none does.
+static std::string hidden_group(const std::string& folder, size_t hidden, const std::string& below) {
+    if (hidden == 0) {
+        std::ifstream processes(folder + below + "/cgroup.procs");
+        for (int64_t id; processes >> id;)
+            if (id == process_id()) return below;
+        return "";
+    }
+    std::vector<std::string> names;
+    list_folder(folder, names);
+    for (const std::string& name : names)
+        if (const std::string group = hidden_group(folder + "/" + name, hidden - 1, below); !group.empty())
+            return "/" + name + group;
+    return "";
+}
+
+// The groups from a path's beginning on that are above the root of the cgroup namespace: "/..", each.
+static size_t groups_above(const std::string& path) {
+    size_t count = 0;
+    while (path.compare(3 * count, 3, "/..") == 0) count++;
+    return count;
+}
+
 using RoomInGroup = uint64_t(const std::string& folder, bool is_version2);
 
 // What the process's group and those above it leave, in a hierarchy whose group `top` is mounted at `mount`.
 static uint64_t room_below(const std::string& mount, const std::string& top, std::string group,
                            bool is_version2, RoomInGroup* in_group) {
-    if (top != "/" && group.starts_with(top)) group = group.substr(top.size());
+    const size_t levels = groups_above(top), levels_of_group = groups_above(group);
+    if (levels > levels_of_group)
+        group = hidden_group(mount, levels - levels_of_group, group.substr(3 * levels_of_group) + "/");
+    else if (top != "/" && group.starts_with(top))
+        group = group.substr(top.size());
     uint64_t room = unlimited;
     for (;; group = group.substr(0, group.rfind('/'))) {
         room = std::min(room, in_group(mount + group, is_version2));
         if (group.find('/') == std::string::npos) return room;
     }
+}
+
+// A path of mountinfo, where blanks and backslashes are \ and three octal digits.
+static std::string unescaped(const std::string& path) {
+    std::string text;
+    for (size_t i = 0; i < path.size(); i++)
+        if (path[i] == '\\') {
+            text += char(std::strtol(path.substr(i + 1, 3).c_str(), nullptr, 8));
+            i += 3;
+        } else {
+            text += path[i];
+        }
+    return text;
 }
 
 // A line of /proc/self/mountinfo is "ID PARENT DEVICE TOP MOUNT OPTIONS ... - TYPE SOURCE OPTIONS".
@@ -95,7 +140,8 @@ static uint64_t room_in_groups(const std::string& root, const char* controller, 
         const bool is_version2 = type == "cgroup2";
         if (!is_version2 && !(type == "cgroup" && lists(options, controller))) continue;
         const std::string group = group_of_process(root, is_version2, controller);
-        room = std::min(room, room_below(root + mount, top, group, is_version2, in_group));
+        room =
+            std::min(room, room_below(root + unescaped(mount), unescaped(top), group, is_version2, in_group));
     }
     return room;
 }

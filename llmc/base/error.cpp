@@ -1,5 +1,6 @@
 #include "llmc/base/error.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdint>
 #include <filesystem>
@@ -50,6 +51,16 @@ void warn(const char* format, ...) {
     va_end(list);
     fflush(stdout);
     print_line(stderr, "warning: %s", message.c_str());
+}
+
+std::string name_of_program;
+
+std::string command_of(const std::string& program) {
+    const std::string prefix = "vulkan-gpt2-";
+    if (!name_of_program.starts_with(prefix)) return program;
+    std::string name = prefix + (program == "train_gpt2" ? "train" : program);
+    std::replace(name.begin(), name.end(), '_', '-');
+    return name;
 }
 
 static bool is_printable(uint32_t code) {

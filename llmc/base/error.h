@@ -33,6 +33,12 @@ std::string printable(std::string_view text);
 // The same for text of several lines: newlines and tabs stay.
 std::string printable_lines(std::string_view text);
 
+// What this program was started as, without folders: start_program() sets it.
+extern std::string name_of_program;
+
+// The command that starts a program of this project: as packages install it if this one has such a name.
+std::string command_of(const std::string& program);
+
 // What main() prints of an exception: an Error's message, or a sentence for an exception of the standard
 // library, such as one for too little memory or a path that the system refuses.
 std::string message_for(const std::exception& error);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cctype>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,7 +24,6 @@
 #include "llmc/distributed/communicator.h"
 #include "llmc/kernels/self_test.h"
 
-static std::string program_name;
 static bool error_reported = false;
 
 static std::atomic<void*> reserve = nullptr;
@@ -95,12 +95,10 @@ static void check_stack_size() {
     }
 }
 
-std::string command_of(const std::string& program) {
-    const std::string prefix = "vulkan-gpt2-";
-    if (!program_name.starts_with(prefix)) return program;
-    std::string name = prefix + (program == "train_gpt2" ? "train" : program);
-    std::replace(name.begin(), name.end(), '_', '-');
-    return name;
+int threads_of_environment() {
+    const char* text = getenv("OMP_NUM_THREADS");
+    if (!text || text[strspn(text, "0123456789, \t")]) return 0;
+    return int(std::clamp(strtol(text, nullptr, 10), 0L, long(INT_MAX)));
 }
 
 static void check_output() {
@@ -114,7 +112,7 @@ static void check_output() {
     const int number = flushed ? errno : error;
     const std::string reason = number ? std::string(": ") + strerror(number) : "";
     fprintf(stderr, "%s: standard output could not be written%s; what it printed is incomplete\n",
-            program_name.c_str(), reason.c_str());
+            name_of_program.c_str(), reason.c_str());
     end_at_once(1);
 }
 
@@ -135,11 +133,11 @@ int report_error(const char* program, const std::exception& error) {
     try {
         std::rethrow_exception(thrown);
     } catch (const std::bad_alloc&) {  // there may be no memory for a std::string either
-        fprintf(stderr, "%s: %s\n", program_name.c_str(), out_of_memory_message);
+        fprintf(stderr, "%s: %s\n", name_of_program.c_str(), out_of_memory_message);
     } catch (const std::exception& error) {
-        report_error(program_name.c_str(), error);
+        report_error(name_of_program.c_str(), error);
     } catch (...) {
-        fprintf(stderr, "%s: an unknown exception\n", program_name.c_str());
+        fprintf(stderr, "%s: an unknown exception\n", name_of_program.c_str());
     }
     fflush(stdout);
     end_at_once(1);
@@ -150,7 +148,7 @@ void start_program(char** argv) {
     wait_briefly(argv);
     reserve_memory();
     const std::string called = argv[0];
-    program_name = printable(called.substr(called.find_last_of(separators) + 1));
+    name_of_program = printable(called.substr(called.find_last_of(separators) + 1));
     std::set_terminate(end_with_one_line);
     setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
     std::atexit(check_output);
@@ -160,12 +158,12 @@ void start_program(char** argv) {
                  most_threads);
         check_stack_size();
         // OpenMP knows OMP_NUM_THREADS, which goes first, and the CPUs that this process may use
-        const int allowed = getenv("OMP_NUM_THREADS") ? most_threads : std::min(most_threads, cpu_quota());
+        const int allowed = threads_of_environment() ? most_threads : std::min(most_threads, cpu_quota());
         use_threads(std::min(omp_get_max_threads(), allowed));
         begin_self_test(argv);
         // of a job, the launcher's signals to the other processes are no news
-        if (!has_launcher()) announce_interrupts(program_name.c_str());
+        if (!has_launcher()) announce_interrupts(name_of_program.c_str());
     } catch (const std::exception& error) {
-        exit(report_error(program_name.c_str(), error));
+        exit(report_error(name_of_program.c_str(), error));
     }
 }

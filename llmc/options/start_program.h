@@ -24,8 +24,8 @@ void reserve_memory();
 // does not allow it; OpenMP itself would end the program without saying what to do.
 void use_threads(int count);
 
-// The command that starts a program of this project: as packages install it if this one has such a name.
-std::string command_of(const std::string& program);
+// The threads that OMP_NUM_THREADS asks for; 0: it is not set, or OpenMP refuses its value.
+int threads_of_environment();
 
 // Prints the line of an exception that ends the program. Returns main's exit status: 1, or 128 + the number
 // of the signal of a StoppedBySignal.

@@ -40,7 +40,7 @@ static std::span<const std::string> of_machine(const std::vector<std::string>& a
 // Those that train on the CPU get what the others, which need one each, leave.
 static void take_share_of_cores(const Options& o, std::span<const std::string> devices) {
     const int cores = omp_get_num_procs(), processes = int(devices.size());
-    if (o.machine.threads || getenv("OMP_NUM_THREADS") || cores < online_cpus()) return;
+    if (o.machine.threads || threads_of_environment() || cores < online_cpus()) return;
     const int on_cpu = int(std::count(devices.begin(), devices.end(), "cpu")),
               usable = std::min(cores, cpu_quota());
     const bool is_mixed = on_cpu > 0 && on_cpu < processes;
