@@ -375,7 +375,9 @@ static void add_options(CommandLine& line, EvalOptions& o) {
     line.add("--text", o.text, "a text, or a folder of texts, for the model's own tokenizer; may be repeated")
         .is(PathKind::text);
     add_text_options(line, o.of_text);
-    line.add("--hellaswag", o.hellaswag, "HellaSwag file, made by prepare_data hellaswag").is(PathKind::file);
+    line.add("--hellaswag", o.hellaswag,
+             "HellaSwag file, made by " + command_of("prepare_data") + " hellaswag")
+        .is(PathKind::file);
     line.add("-b,--batch-size bs batch micro-batch", o.batch, "sequences per batch (B)").between(1, 1 << 20);
     line.add("-t,--sequence-length block-size context seq-len ctx max-length n-ctx", o.sequence,
              "tokens per sequence (T; 0: the most with which the model was trained)")

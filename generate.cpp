@@ -339,7 +339,8 @@ static void add_options(CommandLine& line, GenerateOptions& o) {
     line.add("--chat", o.chat, "answer each question that is typed, which follows the ones before it");
     line.add("--system", o.system, "a system message before the questions").not_empty();
     line.add("--template", o.chat_template,
-             "of the questions, as train_gpt2 --template reads it (default: the model's own)")
+             "of the questions, as " + command_of("train_gpt2") +
+                 " --template reads it (default: the model's own)")
         .is(PathKind::file)
         .not_empty();
     line.add("--samples num-samples num-return-sequences", o.samples,
@@ -385,9 +386,10 @@ int main(int argc, char** argv) {
         }
         if (options.asks() && chat_template_of(model.tokenizer->roles).empty())
             fail(
-                "%s has learnt no questions and answers: it has no chat template; train_gpt2 -e %s --text "
-                "chat.jsonl teaches it some",
-                options.model.model.c_str(), options.model.model.c_str());
+                "%s has learnt no questions and answers: it has no chat template; %s -e %s --text chat.jsonl "
+                "teaches it some",
+                options.model.model.c_str(), command_of("train_gpt2").c_str(),
+                shell_word(options.model.model).c_str());
         if (options.asks() && options.samples > 1) fail("--samples is not for questions");
         if (options.asks())
             if (const std::string stop = ChatTemplate(*model.tokenizer).stop(); !stop.empty())

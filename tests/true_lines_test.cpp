@@ -34,6 +34,7 @@ struct TrueLines : ::testing::Test {
         }
         write_whole_file(folder / "a.txt", {text});
         write_whole_file(folder / "b.txt", {text, "other\n"});
+        write_whole_file(folder / "it's.txt", {text});
         write_whole_file(folder / "chat.jsonl", {chat});
     }
     ProgramResult run(const std::string& name, const Words& options) const {
@@ -267,6 +268,28 @@ TEST_F(TrueLines, AnyFolderHoldsARunThatResumes) {
         EXPECT_EQ(find_not_utf8(read_whole_file(home + "/r:0.5/options.toml")), std::string::npos);
         EXPECT_TRUE(file_exists(home + "/r:0.5/DONE_00000002"));
     }
+}
+
+// Commands to copy, also of folders whose names have blanks, begin with what packages install.
+TEST_F(TrueLines, CommandsAreThoseOfThePackage) {
+    expect_ok(train("--text", {"it's.txt", "-x", "1", "-t", "32", "-s", "0", "-o", "q r"}));
+    std::filesystem::create_directories(folder / "e m");
+    const auto expect_command = [&](const std::string& name, const std::string& installed,
+                                    const Words& options, const std::string& command) {
+        std::filesystem::create_symlink(BINARY_DIR "/" + name, folder / installed);
+        const Words words = {"env", "-C", folder.path, "./" + installed};
+        expect_refusal(run_program(with(words, options)), command);
+    };
+    expect_command("eval", "vulkan-gpt2-eval", {"-e", "e m", "--text", "a.txt"},
+                   "(vulkan-gpt2-train -o 'e m' writes");
+    expect_command("generate", "vulkan-gpt2-generate", {"-e", "q r", "--question", "hi"},
+                   "; vulkan-gpt2-train -e 'q r' --text chat.jsonl teaches");
+    expect_command("prepare_data", "vulkan-gpt2-prepare-data",
+                   {"--out", ".", "--name", "x", "a.txt", "chat.jsonl"},
+                   "a.txt is plain text: vulkan-gpt2-train mixes them");
+    std::filesystem::remove_all(folder / "q r/tokens");
+    expect_command("train_gpt2", "vulkan-gpt2-train", {"-o", "q r", "-y", "1", "-x", "2"},
+                   "vulkan-gpt2-train -e 'q r' --text '" + folder / "it'\\''s.txt' -o FOLDER");
 }
 
 // What follows the last step is cut: the run has ended all the same.

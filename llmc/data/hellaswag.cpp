@@ -75,10 +75,8 @@ std::vector<HellaSwagExample> read_hellaswag(const std::string& path, int vocab_
     if (bytes.size() < header_bytes) fail("%s is too short for a HellaSwag file", path.c_str());
     memcpy(header, bytes.data(), header_bytes);
     if (header[0] != hellaswag_magic)
-        fail(
-            "%s is not a HellaSwag file: it starts with %d instead of %d; make one with 'prepare_data "
-            "hellaswag'",
-            path.c_str(), header[0], hellaswag_magic);
+        fail("%s is not a HellaSwag file: it starts with %d instead of %d; make one with '%s hellaswag'",
+             path.c_str(), header[0], hellaswag_magic, command_of("prepare_data").c_str());
     if (header[1] != hellaswag_version)
         fail("%s is a HellaSwag file of version %d; only version %d can be read", path.c_str(), header[1],
              hellaswag_version);

@@ -304,9 +304,9 @@ static void check_options(const PreparationOptions& options) {
 // How files of two kinds are read.
 static std::string advice_to_mix(const std::string& a, const std::string& b) {
     return format_string(
-        "train_gpt2 mixes them by weights, as in --text %s --text %s, which may be patterns; of a folder, "
+        "%s mixes them by weights, as in --text %s --text %s, which may be patterns; of a folder, "
         "--include reads one kind; other programs read them one by one",
-        shell_word(a + ":0.5").c_str(), shell_word(b + ":0.5").c_str());
+        command_of("train_gpt2").c_str(), shell_word(a + ":0.5").c_str(), shell_word(b + ":0.5").c_str());
 }
 
 // Error if a file is JSONL by its name, and is to be read as plain text.
@@ -482,8 +482,8 @@ void prepare_tokens(PreparationOptions options) {
     check_options(options);
     if (options.found.files.empty()) find_text(options);
     if (!options.is_chat && options.pack_tokens != TextOptions().pack_tokens)
-        fail("-t %d is for questions and answers, and %s is none: -t of train_gpt2 says it for plain text",
-             options.pack_tokens, options.found.files[0].c_str());
+        fail("-t %d is for questions and answers, and %s is none: -t of %s says it for plain text",
+             options.pack_tokens, options.found.files[0].c_str(), command_of("train_gpt2").c_str());
     if (options.is_chat && options.shard_tokens != PreparationOptions().shard_tokens)
         fail(
             "--shard-tokens is for plain text: questions and answers are one shard for training and one for "

@@ -91,9 +91,10 @@ static ShardList read_shard_list(const std::string& sidecar, const std::string& 
 }
 
 void check_listed_shards(const std::string& pattern, const std::vector<TokenShard>& shards) {
-    const char* advice =
-        "prepare_data was interrupted, is running, or another program wrote the shard: run prepare_data "
-        "again, or give the shards another name";
+    const std::string program = command_of("prepare_data");
+    const std::string advice = program +
+                               " was interrupted, is running, or another program wrote the shard: run " +
+                               program + " again, or give the shards another name";
     std::map<std::string, ShardList> lists;  // by sidecar
     std::set<std::string> found;
     for (const TokenShard& shard : shards) {
@@ -104,21 +105,19 @@ void check_listed_shards(const std::string& pattern, const std::vector<TokenShar
         if (list.empty()) continue;
         const auto listed = list.find(shard.path);
         if (listed != list.end() && listed->second.mask && !shard.mask)
-            fail(
-                "%s is missing, which says which tokens of %s are answers: restore it, or run prepare_data "
-                "again",
-                mask_of(shard.path).c_str(), shard.path.c_str());
+            fail("%s is missing, which says which tokens of %s are answers: restore it, or run %s again",
+                 mask_of(shard.path).c_str(), shard.path.c_str(), program.c_str());
         if (listed == list.end() || listed->second.tokens != shard.tokens ||
             listed->second.checksum != shard.checksum)
             fail("%s is not one of the shards that %s lists: %s", shard.path.c_str(), sidecar.c_str(),
-                 advice);
+                 advice.c_str());
         found.insert(shard.path);
     }
     if (file_exists(pattern)) return;  // one file, whatever characters its name has
     for (const auto& [sidecar, list] : lists)
         for (const auto& [path, shard] : list)
             if (!found.count(path) && matches_pattern(pattern, path))
-                fail("%s is missing, which %s lists: %s", path.c_str(), sidecar.c_str(), advice);
+                fail("%s is missing, which %s lists: %s", path.c_str(), sidecar.c_str(), advice.c_str());
 }
 
 std::optional<TokenizerInfo> tokenizer_of_shards(const std::vector<std::string>& patterns) {

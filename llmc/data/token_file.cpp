@@ -67,10 +67,8 @@ TokenShard open_token_shard(const std::string& path) {
              (unsigned long long)size, (unsigned long long)header_bytes);
     read_exactly(file, path, header, header_bytes);
     if (header[0] != shard_magic)
-        fail(
-            "%s is not a token shard: it starts with %d instead of %d; prepare_data makes one, --text reads "
-            "text",
-            path.c_str(), header[0], shard_magic);
+        fail("%s is not a token shard: it starts with %d instead of %d; %s makes one, --text reads text",
+             path.c_str(), header[0], shard_magic, command_of("prepare_data").c_str());
     if (header[1] != shard_version)
         fail("%s is a token shard of version %d; only version %d can be read", path.c_str(), header[1],
              shard_version);
@@ -97,9 +95,9 @@ std::vector<TokenShard> open_token_shards(const std::string& pattern) {
     if (paths.empty()) {
         refuse_unreachable(pattern);
         fail(
-            "no token shard matches '%s': say where they are with -i or, for validation, -j (prepare_data "
-            "makes them)",
-            pattern.c_str());
+            "no token shard matches '%s': say where they are with -i or, for validation, -j (%s makes "
+            "them)",
+            pattern.c_str(), command_of("prepare_data").c_str());
     }
     std::vector<TokenShard> shards;
     for (const std::string& path : paths) shards.push_back(open_token_shard(path));

@@ -29,8 +29,8 @@ void refuse_weight(const std::string& text) {
     const std::string path = text.substr(0, colon), weight = text.substr(colon);
     if (!weight.empty() && weight.find_first_not_of(":0123456789.eE+-") == weight.npos && !is_there(text) &&
         is_there(path))
-        fail("%s: weights are for the -i and --text of train_gpt2: leave out %s", text.c_str(),
-             weight.c_str());
+        fail("%s: weights are for the -i and --text of %s: leave out %s", text.c_str(),
+             command_of("train_gpt2").c_str(), weight.c_str());
 }
 
 std::vector<std::string> without_weights(const std::vector<std::string>& texts) {

@@ -10,6 +10,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/os.h"
 #include "llmc/base/real.h"
 #include "llmc/base/system_files.h"
 #include "llmc/base/utf8.h"
@@ -380,7 +381,7 @@ static void expect_no_run_file(const std::string& dir, int step) {
         fail(
             "%s is missing, which the run had: without it, the other files cannot be verified; -e %s takes "
             "this model all the same",
-            run_path(dir, step).c_str(), model_path(dir, step).c_str());
+            run_path(dir, step).c_str(), shell_word(model_path(dir, step)).c_str());
 }
 
 std::string check_model_of_checkpoint(const std::string& dir, int step) {

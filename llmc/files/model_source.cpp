@@ -186,9 +186,9 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
         fail("-e %s: the folder has no model itself: name one inside it, such as -e %s", name.c_str(),
              shell_word(run).c_str());
     fail(
-        "-e %s: the folder has no complete checkpoint of a run (train_gpt2 -o %s writes one at its end) and "
-        "no model.safetensors",
-        name.c_str(), folder.c_str());
+        "-e %s: the folder has no complete checkpoint of a run (%s -o %s writes one at its end) and no "
+        "model.safetensors",
+        name.c_str(), command_of("train_gpt2").c_str(), shell_word(folder).c_str());
 }
 
 // The run's folder in FOLDER:last; "": it is something else.
@@ -213,11 +213,11 @@ static void refuse_published(const std::string& name) {
         if (size != published) continue;
         const std::string folder = "data/" + size;
         if (name != folder && is_folder(folder))
-            fail("-e %s: it is in %s: -e %s", name.c_str(), folder.c_str(), folder.c_str());
+            fail("-e %s: it is in %s: -e %s", name.c_str(), folder.c_str(), shell_word(folder).c_str());
         fail(
             "-e %s: it is not there: `data/download.sh gpt2 %s` downloads it to %s, for -e %s; a new model "
             "is -e d12",
-            name.c_str(), published, folder.c_str(), folder.c_str());
+            name.c_str(), published, folder.c_str(), shell_word(folder).c_str());
     }
 }
 
@@ -276,17 +276,18 @@ static int padded(int tokens) { return int(ceil_div(tokens, 128)) * 128; }
 
 void check_data_fits(const TokenizerInfo& data, const std::string& data_name, const ModelSource& model,
                      const ModelConfig& config) {
-    const char* advice = "prepare the text with the model's tokenizer (prepare_data --tokenizer)";
+    const std::string advice =
+        "prepare the text with the model's tokenizer (" + command_of("prepare_data") + " --tokenizer)";
     if (model.tokenizer && model.tokenizer->checksum != data.checksum)
         fail("'%s' was made with %s, but the model %s was trained with %s: %s", data_name.c_str(),
-             describe(data).c_str(), model.name.c_str(), describe(*model.tokenizer).c_str(), advice);
+             describe(data).c_str(), model.name.c_str(), describe(*model.tokenizer).c_str(), advice.c_str());
     // a descriptor may ask for more, and so does the checkpoint of its run
     const bool may_be_larger = !model.is_file || model.tokenizer;
     const bool fits = config.vocab_size >= data.vocab_size &&
                       (may_be_larger || config.vocab_size <= padded(data.vocab_size));
     if (!fits)
         fail("'%s' was made with %s, but the model %s has a vocabulary of %d: %s", data_name.c_str(),
-             describe(data).c_str(), model.name.c_str(), config.vocab_size, advice);
+             describe(data).c_str(), model.name.c_str(), config.vocab_size, advice.c_str());
 }
 
 // The tokenizer of a model that no file names: bytes for a vocabulary of 257, else one that lies nearby, if

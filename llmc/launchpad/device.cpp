@@ -232,7 +232,8 @@ static std::string check_line(const std::map<std::string, bool>& checks) {
     std::string wrong;
     for (const auto& [name, right] : checks)
         if (!right) wrong += (wrong.empty() ? ": " : ", ") + name;
-    if (checks.empty()) return "not checked yet: the first start does, and train_gpt2 --self-test";
+    if (checks.empty())
+        return "not checked yet: the first start does, and " + command_of("train_gpt2") + " --self-test";
     const size_t failed = checked_versions(checks, true).size();
     return format_string("checked: %zu kernel versions right, %zu wrong%s",
                          checked_versions(checks).size() - failed, failed, wrong.c_str());

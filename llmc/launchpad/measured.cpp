@@ -190,7 +190,8 @@ bool LaunchPad::check() {
 
 void fail_without_version(const LaunchPad& pad, const std::string& preferred) {
     fail(
-        "%s: no version of this kernel works on %s (train_gpt2 --self-test shows what is wrong): update the "
+        "%s: no version of this kernel works on %s (%s --self-test shows what is wrong): update the "
         "driver, or use --device cpu",
-        preferred.substr(0, preferred.find_last_not_of("0123456789") + 1).c_str(), pad.device().name.c_str());
+        preferred.substr(0, preferred.find_last_not_of("0123456789") + 1).c_str(), pad.device().name.c_str(),
+        command_of("train_gpt2").c_str());
 }

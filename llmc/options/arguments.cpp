@@ -194,7 +194,7 @@ static std::string wrapped(const std::string& text, size_t indent) {
 }
 
 std::string help_text(const OptionTable& table) {
-    std::string usage = table.program + " [options]", text, group;
+    std::string usage = command_of(table.program) + " [options]", text, group;
     for (const Option& row : table.rows) {
         if (row.is_positional()) usage += " " + row.name + (row.is_list() ? "..." : "");
         if (row.help.empty()) continue;  // for tests

@@ -13,7 +13,8 @@ CommandLine::CommandLine(const char* program_name, const char* what_it_does)
 }
 
 void CommandLine::add_device(std::string& device) {
-    add("--device gpu", device, "auto, cpu, gpu, a number from train_gpt2 --list-devices, or part of a name");
+    add("--device gpu", device,
+        "auto, cpu, gpu, a number from " + command_of("train_gpt2") + " --list-devices, or part of a name");
     add_tensor_core_option(*this, machine);
 }
 

@@ -22,7 +22,8 @@ void add_text_options(OptionTable& table, TextOptions& text) {
         .add(
             "--split-documents", text.split,
             "blank-line: put end-of-text after every blank line, too; endoftext: the text <|endoftext|> ends "
-            "a document; none; auto: blank-line for train_gpt2 --text without --field, else none")
+            "a document; none; auto: blank-line for " +
+                command_of("train_gpt2") + " --text without --field, else none")
         .one_of(document_split_names);
     table.add("--special-tokens", text.special_tokens,
               "the texts of the tokenizer's added tokens, such as <|endoftext|>, are these tokens");

@@ -118,7 +118,8 @@ static void add_evaluation_options(OptionTable& t, Options& o) {
     t.add("-g,--sample-tokens", o.sample_tokens, "tokens in a sample").at_least(1);
     add_sampler_options(t, o.sampler);
     t.add("-h,--hellaswag", o.hellaswag, "1: HellaSwag every -v steps and at the end").zero_or_one();
-    t.add("--hellaswag-file", o.hellaswag_file, "as data/download.sh or prepare_data hellaswag writes it")
+    t.add("--hellaswag-file", o.hellaswag_file,
+          "as data/download.sh or " + command_of("prepare_data") + " hellaswag writes it")
         .is(PathKind::file);
 }
 
@@ -306,8 +307,9 @@ static void refuse_wrong_texts(OptionTable& table, const Options& o) {
     const std::vector<std::string> texts = without_weights(o.text);
     if (!o.is_stories() && std::count(texts.begin(), texts.end(), "stories"))
         fail(
-            "--text stories is a generated corpus: give it alone, or write it to a file with make_corpus and "
-            "name that file");
+            "--text stories is a generated corpus: give it alone, or write it to a file with %s and name that "
+            "file",
+            command_of("make_corpus").c_str());
     shares_of(o.text);  // an Error if a weight is wrong
     if (!o.has_text()) refuse_text_options(table);
 }

@@ -108,10 +108,11 @@ static void check_shares(const Options& o, size_t devices) {
 }
 
 std::optional<int> train_on_devices(Options& o, int argc, char** argv) {
-    const char* by_hand = "mpirun -np 1 train_gpt2 --device 0 ... : -np 1 train_gpt2 --device cpu ...";
+    const std::string each = "-np 1 " + command_of("train_gpt2") + " --device ",
+                      by_hand = "mpirun " + each + "0 ... : " + each + "cpu ...";
     if (has_launcher())
         fail("--devices starts the processes itself: leave out mpirun, or name a device for each, as in %s",
-             by_hand);
+             by_hand.c_str());
     if (o.sources.of(&o.device) == Source::command_line)
         fail("--devices names the devices: leave out --device");
     const std::vector<std::string> arguments = other_arguments(argc, argv), devices = named_devices(o);

@@ -201,8 +201,8 @@ void RunFolder::open(const std::string& folder) {
     for (int tenths = 0; tenths < 20 && !lock_file(held.descriptor); tenths++)
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
     if (!lock_file(held.descriptor))
-        fail("-o %s: another train_gpt2 is using this folder; wait for it, or choose another folder",
-             folder.c_str());
+        fail("-o %s: another %s is using this folder; wait for it, or choose another folder", folder.c_str(),
+             command_of("train_gpt2").c_str());
     lease.take(folder);
     check_listing(folder);
     finish_moving(folder);

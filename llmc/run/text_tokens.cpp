@@ -389,11 +389,11 @@ void check_tokens(const Options& o) {
         throw;
     } catch (const Error& error) {  // whose advice is for shards of prepare_data
         const std::string what = error.what();
-        fail(
-            "%s: restore %s, or train the run's model on its text in a new run: train_gpt2 -e %s --text %s "
-            "-o FOLDER",
-            what.substr(0, what.find(": ")).c_str(), folder_of(o).c_str(), shell_word(o.output).c_str(),
-            joined(o.text, " --text ").c_str());
+        std::string texts;
+        for (const std::string& text : o.text) texts += " --text " + shell_word(text);
+        fail("%s: restore %s, or train the run's model on its text in a new run: %s -e %s%s -o FOLDER",
+             what.substr(0, what.find(": ")).c_str(), folder_of(o).c_str(), command_of("train_gpt2").c_str(),
+             shell_word(o.output).c_str(), texts.c_str());
     }
 }
 

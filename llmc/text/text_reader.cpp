@@ -88,7 +88,7 @@ static void refuse_json(std::string_view text, const std::string& path) {
         fail(
             "%s has JSON objects on its lines: name the field that holds the text, as in --field %s%s; "
             "questions and answers have %s",
-            path.c_str(), printable(member).c_str(), otherwise, chat_fields);
+            path.c_str(), shell_word(member).c_str(), otherwise, chat_fields);
 }
 
 bool is_named_jsonl(const std::string& file) {
@@ -377,9 +377,8 @@ static void encode_lines(const TextBlock& block, const TextOptions& options, Tok
             if (number == 1 && !without_blanks(line).starts_with('{'))
                 fail(
                     "%s is not a JSON object: plain text is read alone (--include chooses files of a "
-                    "folder), or mixed with JSONL by weights, as in train_gpt2 --text a.txt:0.5 --text "
-                    "b.jsonl:0.5",
-                    where.c_str());
+                    "folder), or mixed with JSONL by weights, as in %s --text a.txt:0.5 --text b.jsonl:0.5",
+                    where.c_str(), command_of("train_gpt2").c_str());
             if (chat)
                 encode_chat(line, where, options, *chat, tokenizer, to);
             else

@@ -290,9 +290,9 @@ Tokenizer open_tokenizer(const std::string& name_or_path) {
     const char* path = name_or_path.c_str();
     if (!std::filesystem::exists(name_or_path) && name_or_path.starts_with("bpe:"))
         fail(
-            "the tokenizer %s is trained on a text, by prepare_data or train_gpt2 --text: name the file of "
-            "one that has been trained",
-            path);
+            "the tokenizer %s is trained on a text, by %s or %s --text: name the file of one that has been "
+            "trained",
+            path, command_of("prepare_data").c_str(), command_of("train_gpt2").c_str());
     if (!std::filesystem::exists(name_or_path) && name_or_path == "bpe")
         fail("the tokenizer bpe needs a number of tokens, such as bpe:4096");
     if (!std::filesystem::exists(name_or_path))
