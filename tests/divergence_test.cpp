@@ -125,26 +125,35 @@ TEST_F(Divergence, StatesThatAreNotFiniteAreRefused) {
     printf("states: %d runs refused\n", runs);
 }
 
-// A flipped sign: the update would be NaN.
-TEST_F(Divergence, NegativeSecondMomentsAreRefused) {
+// A flipped sign or exponent: the updates would be NaN.
+TEST_F(Divergence, ImpossibleMomentsAreRefused) {
     const std::string run = data / "run";
     expect_ok(data.run({"-x", "2", "-n", "2", "-s", "0", "-v", "0", "--device", "cpu", "-o", run}));
     const ModelConfig config = read_model_header(model_path(run, 2));
     const OptimizerState state = read_optimizer_state(optimizer_path(run, 2), config);
     auto fill = [](int, size_t, float* values, size_t n) { std::fill_n(values, n, 0.5f); };
+    struct Bad {
+        Moment moment;
+        float value;
+        const char* cannot_be;
+    };
     for (const int bad_tensor : tensors_to_try())
-        for (const Moment bad : {MOMENT_M, MOMENT_V}) {
+        for (const Bad& bad : {Bad{MOMENT_M, -1e-12f, ""},
+                               {MOMENT_M, -3e38f, "that large"},
+                               {MOMENT_V, -1e-12f, "negative"}}) {
             auto fill_moment = [&](Moment moment, int tensor, size_t offset, float* values, size_t n) {
                 std::fill_n(values, n, 0.5f);
                 const bool has_last = offset + n == parameter_size(config, tensor);
-                if (moment == bad && tensor == bad_tensor && has_last) values[n - 1] = -1e-12f;
+                if (moment == bad.moment && tensor == bad_tensor && has_last) values[n - 1] = bad.value;
             };
             write_checkpoint(run, {config, state, fill, fill_moment, false, check_checkpoint(run, 2)});
             const ProgramResult result = run_program("train_gpt2 -y 1 -o", run, "-x 2");
-            EXPECT_EQ(result.status, bad == MOMENT_V) << result.err;
-            if (bad == MOMENT_M) continue;
-            const std::string name = std::string("moment v of ") + parameter_info[bad_tensor].name;
-            expect_one_line(result, {"state_00000002_00000.bin: " + name, "cannot be negative"});
+            EXPECT_EQ(result.status, *bad.cannot_be != 0) << result.err;
+            if (!*bad.cannot_be) continue;
+            const std::string name = std::string(bad.moment == MOMENT_V ? "moment v of " : "moment m of ") +
+                                     parameter_info[bad_tensor].name;
+            expect_one_line(result,
+                            {"state_00000002_00000.bin: " + name, std::string("cannot be ") + bad.cannot_be});
         }
 }
 

@@ -53,6 +53,8 @@ TEST_F(FileErrors, HaveTheTrueReason) {
         {[&] { sync_folder(file); }, "/file: Not a directory"},
         {[&] { HeldFolder().open(file); }, "/file: Not a directory"},
         {[&] { open_to_read(folder / "missing"); }, "/missing: No such file or directory"},
+        {[&] { file_exists(file + '\0'); }, "/file\\x00: no file's name has a zero byte"},
+        {[&] { open_to_read(file + '\0'); }, "/file\\x00: no file's name has a zero byte"},
     });
 }
 

@@ -34,7 +34,10 @@ TEST(TextStream, NeverSplitsACharacter) {
                                                     {"\x80\x80\x80\x80", 4},
                                                     {"\xff", 1},
                                                     {"\xc3\xa9\xa9", 3},
-                                                    {"a\xc0", 2}};
+                                                    {"a\xc0", 2},
+                                                    {"\xe5\xe6", 0},
+                                                    {"\xe5\xe6z", 3},
+                                                    {"a\xf0\x9f\x98\xe5", 1}};
     for (const auto& [text, whole] : cases) EXPECT_EQ(whole_characters(text), whole) << text;
 }
 
@@ -234,6 +237,8 @@ TEST_F(Generate, InteractivePromptsAreContinued) {
     const Words interactive = {program, "-e", tiny, "--device", "cpu", "-n", "30", "-i"};
     EXPECT_EQ(run_with_input(interactive, "To be\n\nOnce").out, one + two);
     EXPECT_NE(run_with_input(interactive, "caf\xe9").err.find("not UTF-8 at byte 3"), std::string::npos);
+    if (const File directory{fopen(folder.path.c_str(), "rb")})  // not on Windows
+        EXPECT_TRUE(contains(run_program(interactive, {}, directory.get()).err, "standard input: Is a dir"));
     const std::string shown = on_terminal({"-n", "30", "-i"}, "To be\nOnce\n\x04");
     if (shown.empty()) GTEST_SKIP() << "no pseudo-terminal";
     EXPECT_NE(on_terminal({"-i"}, "No\x03\x04"), "");  // deletes the line; then the input ends

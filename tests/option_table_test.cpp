@@ -213,6 +213,12 @@ TEST(Toml, TextsAreReadBack) {
     }
 }
 
+// The system would take the path before it.
+TEST(Toml, RefusesZeroBytes) {
+    for (const char* line : {"output = \"r\\u0000x\"", "text = ['a', \"b\\u0000\"]"})
+        expect_error("file, line 1: a text has a zero byte", [&] { read_toml(line, "file"); });
+}
+
 // Earlier versions wrote no escapes, and numbers that TOML does not have.
 TEST(Toml, FilesOfEarlierVersions) {
     const std::pair<const char*, const char*> cases[] = {

@@ -351,6 +351,9 @@ TEST_F(prepare_data, standard_input_folders_and_lists) {
     write_whole_file(folder / "list", {texts / "c", "\r\n\n", texts / "a"});
     expect_tokens("^two^three^one", {"--files-from", folder / "list", texts / "b"});
 
+    write_whole_file(folder / "list", {texts / "c", std::string(1, '\0'), texts / "a", std::string(1, '\0')});
+    expect_refusal(prepare({"--files-from", folder / "list"}), "/list has a zero byte");  // find -print0
+
     const Words reads = {program, "--out", folder.path, "--name", "x", "-"};
     expect_ok(run_with_input(with(reads, {texts / "a"}), "four\n"));
     EXPECT_EQ(train_tokens(), tokens_of("^four\n^one"));
@@ -540,7 +543,7 @@ TEST_F(prepare_data, an_endless_document_is_one_line) {
     expect_refusal(prepare({"--field", "text", folder / "packed"}), "33554432 bytes without");
     TextReader reader({folder / "packed"}, {});  // not for bytes, which may be cut anywhere
     TextBlock text;
-    expect_error("33554432 bytes without", [&] { reader.next(text); });
+    expect_error("--tokenizer bytes", [&] { reader.next(text); });
     expect_error("more than 33554432 bytes", [&] { read_text_file(folder / "packed"); });
 }
 

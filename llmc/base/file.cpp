@@ -40,8 +40,14 @@ bool is_missing(int error) { return error == ENOENT || error == ENOTDIR; }
     fail("cannot open %s: %s", path.c_str(), strerror(error));
 }
 
+// The system would take the name before the zero byte.
+static void refuse_zero_byte(const std::string& path) {
+    if (path.find('\0') != path.npos) fail("%s: no file's name has a zero byte", printable(path).c_str());
+}
+
 // What the system says of a path; none if nothing is there. FileError if it cannot say.
 static std::optional<FileStatus> status_at(const std::string& path, Links links = Links::follow) {
+    refuse_zero_byte(path);
     std::optional<FileStatus> status = get_status(path, links);
     if (!status && !is_missing(errno)) fail_to_open(path, errno);
     return status;
@@ -67,6 +73,7 @@ FileStatus status_of(const File& file, const std::string& path) {
 }
 
 static File open_with(const std::string& path, Access access) {
+    refuse_zero_byte(path);
     const int descriptor = open_path(path, access);
     if (descriptor < 0) fail_to_open(path, errno);
     File file(fdopen(descriptor, "rb"));

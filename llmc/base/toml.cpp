@@ -117,7 +117,9 @@ static void check_structure(const std::string& line) {
 
 static std::string text_of(const toml::node& node) {
     if (!node.is_string()) fail("a list has only texts, in quotes");
-    return with_bytes(node.as_string()->get());
+    const std::string text = with_bytes(node.as_string()->get());
+    if (text.find('\0') != text.npos) fail("a text has a zero byte: no value does");
+    return text;
 }
 
 static TomlEntry entry_of(const toml::key& key, const toml::node& node) {

@@ -1,6 +1,7 @@
 #include "llmc/files/optimizer_state.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "llmc/base/error.h"
@@ -134,17 +135,19 @@ OptimizerState read_optimizer_state(const std::string& path, const ModelConfig& 
     return check_state(open_to_read(path), path, config);
 }
 
-// A second moment is a mean of squares.
-static void check_not_negative(const TensorPart& part, const std::string& path) {
+// A second moment is a mean of squares. A first moment of more than 1e22 is a mean of gradients whose squares
+// are no finite numbers.
+static void check_possible(const TensorPart& part, const std::string& path, Moment moment) {
+    const bool is_second = moment == MOMENT_V;
     const float* end = part.values + part.count;
-    const float* found = std::find_if(part.values, end, [](float value) { return value < 0; });
+    const float* found = std::find_if(
+        part.values, end, [&](float value) { return is_second ? value < 0 : std::abs(value) > 1e22f; });
     if (found != end)
         fail(
-            "%s: moment v of %s has the value %g at element %zu, and cannot be negative: the file is "
-            "damaged; use "
-            "an earlier one",
-            path.c_str(), parameter_info[part.tensor].name, double(*found),
-            part.offset + size_t(found - part.values));
+            "%s: moment %s of %s has the value %g at element %zu, and cannot %s: the file is damaged; use an "
+            "earlier one",
+            path.c_str(), is_second ? "v" : "m", parameter_info[part.tensor].name, double(*found),
+            part.offset + size_t(found - part.values), is_second ? "be negative" : "be that large");
 }
 
 OptimizerState read_optimizer_header(const std::string& path, const ModelConfig& config) {
@@ -155,7 +158,7 @@ static void check_moment(const TensorPart& part, const std::string& path, const 
                          Moment moment) {
     static constexpr const char* names[] = {"moment m of", "moment v of", "master weights of"};
     check_finite(part, path, config, names[moment]);
-    if (moment == MOMENT_V) check_not_negative(part, path);
+    if (moment != MASTER_WEIGHTS) check_possible(part, path, moment);
 }
 
 // Reads all moments of an open file. Leaves it behind them.

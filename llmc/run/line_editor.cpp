@@ -1,12 +1,15 @@
 #include "llmc/run/line_editor.h"
 
+#include <cerrno>
 #include <clocale>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <iterator>
 
+#include "llmc/base/error.h"
 #include "llmc/base/os.h"
 
 #if WITH_LIBEDIT
@@ -78,12 +81,18 @@ static std::optional<std::string> edit_line(const char* prompt) {
 }
 #endif
 
+static std::optional<std::string> read_piped_line() {
+    std::string line;
+    const bool is_read = bool(std::getline(std::cin, line));
+    const int error = errno;
+    // a terminal that is gone ends the input
+    if (ferror(stdin) && !is_terminal(stdin)) fail("cannot read standard input: %s", strerror(error));
+    return is_read ? std::optional(line) : std::nullopt;
+}
+
 std::optional<std::string> read_typed_line(const char* prompt) {
     const bool types = is_terminal(stdin) && is_terminal(stdout);
-    std::string piped;
-    std::optional<std::string> line = types                           ? edit_line(prompt)
-                                      : std::getline(std::cin, piped) ? std::optional(piped)
-                                                                      : std::nullopt;
+    std::optional<std::string> line = types ? edit_line(prompt) : read_piped_line();
     if (line && line->ends_with('\r')) line->pop_back();  // Windows' console gives it, too
     // Control-D and Control-Z, where the console makes characters of them
     if (line && (line->starts_with('\x04') || line->starts_with('\x1a'))) line.reset();

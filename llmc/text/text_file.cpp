@@ -494,6 +494,8 @@ std::vector<std::string> read_file_list(const std::string& path) {
     std::vector<std::string> paths;
     for (std::string line : lines_of(read_text_file(path))) {
         if (line.ends_with('\r')) line.pop_back();
+        if (line.find('\0') != line.npos)
+            fail("the list %s has a zero byte: names are lines (find without -print0)", path.c_str());
         if (!line.empty()) paths.push_back(line);
     }
     if (paths.empty()) fail("the list %s names no file", path.c_str());

@@ -242,8 +242,10 @@ bool TextReader::fill(TextBlock& block) {
         const size_t cut = is_json ? text.rfind('\n') + 1 : safe_cut(text);
         if (cut == 0 && text.size() >= most_bytes && leave_out_rest(block, 0, "is not text")) return false;
         if (cut == 0 && text.size() >= most_bytes)
-            fail("%s has %zu bytes without %s: is it text?", block.path.c_str(), text.size(),
-                 is_json ? "a newline" : "a space after a letter");
+            fail("%s has %zu bytes without %s", block.path.c_str(), text.size(),
+                 is_json
+                     ? "a newline: is it JSONL, an object on each line?"
+                     : "a space after a letter: is it text? --tokenizer bytes makes a model that needs none");
         if (cut == 0) continue;
         rest = text.substr(cut);
         text.resize(cut);

@@ -9,9 +9,12 @@
 #include "llmc/base/utf8.h"
 
 size_t whole_characters(std::string_view text) {
-    if (text.empty()) return 0;
-    const size_t last = last_character(text);
-    return last + character_length(uint8_t(text[last])) > text.size() ? last : text.size();
+    while (!text.empty()) {
+        const size_t last = last_character(text);
+        if (last + character_length(uint8_t(text[last])) <= text.size()) break;
+        text = text.substr(0, last);
+    }
+    return text.size();
 }
 
 void TextStream::write(std::string_view bytes) {

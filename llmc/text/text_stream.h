@@ -10,8 +10,8 @@
 
 #include "llmc/base/os.h"
 
-// Length of the longest prefix that does not end within a UTF-8 character. Each byte that is not UTF-8 counts
-// as a character.
+// Length of the text without the unfinished UTF-8 characters at its end. Each other byte that is not UTF-8
+// counts as a character.
 size_t whole_characters(std::string_view text);
 
 struct TextStream {
