@@ -403,4 +403,9 @@ TEST_F(KindsRun, WhatFitsNoSourceIsOneLine) {
         "chat.jsonl is JSONL, and plain.txt is plain text: train_gpt2 mixes them by weights, as in --text "
         "plain.txt:0.5 --text chat.jsonl:0.5, which may be patterns; of a folder, --include reads one kind");
     refused({"--text", "plain.txt", "--skip-bad-lines"}, "--skip-bad-lines is for JSONL");
+    write_whole_file(folder / "late.jsonl",
+                     {read_whole_file(folder / "text.jsonl"), "{\"text\": \"a\", \"body\": \"b\"}\n"});
+    expect_refusal(
+        train({"--text", "late.jsonl:1", "--text", "body.jsonl:1", "--field", "text", "--field", "body"}),
+        "late.jsonl: line 901 has a text in the field 'body', which the source's first line");
 }

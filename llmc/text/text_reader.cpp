@@ -1,6 +1,7 @@
 #include "llmc/text/text_reader.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -164,6 +165,8 @@ static void fit_to_source(TextOptions& options, const std::string& path,
     };
     const bool has_none = std::ranges::all_of(options.field, is_missing);
     const bool is_chat = first && has_none && is_chat_example(*first);
+    if (is_jsonl && !is_chat && !has_none)
+        std::ranges::copy_if(options.field, std::back_inserter(options.unread), is_missing);
     if (!is_jsonl || is_chat || !has_none) std::erase_if(options.field, is_missing);
     if (!is_jsonl) options.skip_bad_lines = false;
     if (!is_chat) options.chat_template = "", options.loss_on_questions = false;
@@ -320,16 +323,21 @@ static void encode_text(std::string_view text, const TextOptions& options, Token
 
 // The text of a document on a line of JSONL: the fields, with a line end between them. Error if one is
 // missing.
-static std::string text_of_line(std::string_view line, const std::vector<std::string>& fields,
-                                const std::string& where) {
+static std::string text_of_line(std::string_view line, const TextOptions& options, const std::string& where) {
     nlohmann::json object = parse_json_object(line, where);
     std::string all;
-    for (const std::string& field : fields) {
+    for (const std::string& field : options.unread)
+        if (object.contains(field) && object[field].is_string())
+            fail(
+                "%s has a text in the field '%s', which the source's first line has not: give lines of one "
+                "kind a file of their own",
+                where.c_str(), field.c_str());
+    for (const std::string& field : options.field) {
         const auto text = object.find(field);
         if (text == object.end() || !text->is_string())
             fail("%s has no string in a field '%s': name the right field with --field", where.c_str(),
                  field.c_str());
-        all += (&field == &fields[0] ? "" : "\n") + text->get_ref<std::string&>();
+        all += (&field == &options.field[0] ? "" : "\n") + text->get_ref<std::string&>();
     }
     return all;
 }
@@ -384,7 +392,7 @@ static void encode_lines(const TextBlock& block, const TextOptions& options, Tok
             if (chat)
                 encode_chat(line, where, options, *chat, tokenizer, to);
             else
-                text = text_of_line(line, options.field, where);
+                text = text_of_line(line, options, where);
         } catch (const Error& error) {
             if (!options.skip_bad_lines)
                 fail("%s%s", error.what(), has_objects() ? "; --skip-bad-lines leaves such lines out" : "");

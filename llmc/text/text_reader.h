@@ -42,6 +42,8 @@ struct TextOptions {
     // find_text().
     std::set<std::string> of_folders = {};
     bool is_of_mixture = false;     // whose options are for those of its sources that they fit
+    // Fields of other sources: an Error on a line that has one.
+    std::vector<std::string> unread = {};
     bool is_chat = false;           // JSONL of questions and answers: set by find_examples()
     std::string own_template = "";  // that the model to finetune has
     int pack_tokens = 1024;         // of the sequences into which they are packed
