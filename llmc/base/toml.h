@@ -19,7 +19,8 @@ struct TomlEntry {
 // wrote it.
 std::vector<TomlEntry> read_toml(std::string_view text, const std::string& path);
 
-// A text with the quotes and escapes that it needs, in UTF-8; read_toml() gives it back, whatever its bytes.
+// A text with the quotes and escapes that it needs, in UTF-8; read_toml() gives it back, whatever its bytes
+// but zeros, which it refuses.
 std::string toml_text(const std::string& text);
 // The line NAME=VALUE for a text, without the newline.
 std::string toml_line(const std::string& name, const std::string& text);
