@@ -274,8 +274,47 @@ TEST(ChatExamples, Fields) {
                  "message 1 is not"));
     EXPECT_TRUE(contains(error_of(R"({"messages":[{"role":"assistant","content":"a","weight":0}]})"),
                          "has a weight"));
+    EXPECT_TRUE(contains(error_of(R"({"system":"s","messages":[{"role":"user","content":"q"},
+                                      {"role":"assistant","content":"a","weight":0}]})"),
+                         "message 2 has a weight"));
     EXPECT_TRUE(contains(error_of(R"({"prompt":"q","completion":" "})"), "an answer is empty"));
     EXPECT_TRUE(contains(error_of(R"({"text":"q"})"), "x: line 1 has neither messages nor"));
+}
+
+// What a question or an answer says is read, or refused by its name.
+TEST(ChatExamples, NothingIsLostSilently) {
+    for (const char* value : {"5", "true", "{\"a\":1}", "[\"i\"]"})
+        for (const std::string name : {"input", "system"}) {
+            const std::string line = R"({"instruction":"q","output":"a",")" + name + "\":" + value + "}";
+            EXPECT_TRUE(contains(error_of(line.c_str()), "x: line 1: " + name + " is ")) << line;
+        }
+    const std::string end = R"("instruction":"q","output":"a"})", answer = R"("role":"assistant",)";
+    for (const auto& [field, named] : std::vector<std::pair<std::string, const char*>>{
+             {R"({"history":[["r","b"]],)" + end, "line 1 has a field 'history'"},
+             {R"({"tools":"[{}]",)" + end, "line 1 has a field 'tools'"},
+             {R"({"images":["a.png"],)" + end, "line 1 has a field 'images'"},
+             {R"({"messages":[{"tool_calls":[{}],)" + answer + R"("content":"a"}]})",
+              "message 1 has a field 'tool_calls'"},
+             {R"({"messages":[{"reasoning_content":"r",)" + answer + R"("content":"a"}]})",
+              "message 1 has a field 'reasoning_content'"}})
+        EXPECT_TRUE(contains(error_of(field.c_str()), named)) << field;
+    for (const std::string nothing :
+         {R"("input":null,"system":"")", R"("history":[],"tools":"[]")", R"("input":[],"images":null)"})
+        EXPECT_EQ(error_of(("{" + nothing + "," + end).c_str()), "") << nothing;
+    const json listed = parse_json_object(
+        R"({"system":[{"type":"text","text":"s"}],"instruction":"q","input":[{"text":"i"}],"output":"a"})",
+        "x");
+    EXPECT_EQ(messages_of(listed, "x"),
+              json::array({said("system", "s"), said("user", "q\n\ni"), said("assistant", "a")}));
+}
+
+// A token that the tokenizer has not is no text, as in transformers.
+TEST(ChatTemplate, WithoutABeginningToken) {
+    Tokenizer tokenizer = bytes_with("{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}");
+    json roles = parse_json_object(tokenizer.roles, "x");
+    roles["config"]["bos_token"] = nullptr;
+    tokenizer.roles = json_text(roles);
+    EXPECT_EQ(ChatTemplate(tokenizer).prompt(json::array({said("user", "x")})), "x");
 }
 
 // Tokens are those of the whole text, and one that an answer begins with belongs to it.

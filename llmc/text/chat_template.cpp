@@ -131,38 +131,6 @@ bool is_chat_example(const json& object) {
 
 static json message(const char* role, const json& content) { return {{"role", role}, {"content", content}}; }
 
-static json messages_of_fields(const json& object, const std::string& where) {
-    json messages = json::array();
-    const json listed = listed_messages(object);
-    const bool begins = !listed.is_null() && (listed[0].value("role", json()) == "system" ||
-                                              listed[0].value("from", json()) == "system");
-    if (has_text(object, "system") && object["system"] != "" && !begins)
-        messages.push_back(message("system", object["system"]));
-    if (!listed.is_null()) {
-        messages.insert(messages.end(), listed.begin(), listed.end());
-    } else if (has_instruction(object)) {
-        std::string question = object["instruction"];
-        if (has_text(object, "input") && object["input"] != "")
-            question += "\n\n" + object["input"].get<std::string>();
-        messages.push_back(message("user", question));
-        messages.push_back(message("assistant", object["output"]));
-    } else if (is_chat_example(object)) {
-        messages.push_back(message("user", object["prompt"]));
-        messages.push_back(message("assistant", object["completion"]));
-    } else {
-        fail(
-            "%s has neither messages nor conversations nor prompt and completion nor instruction and output, "
-            "as texts",
-            where.c_str());
-    }
-    return messages;
-}
-
-// The role that a template knows, of ShareGPT's names, too.
-static std::string plain_role(const std::string& role) {
-    return role == "human" ? "user" : role == "gpt" ? "assistant" : role;
-}
-
 // What a message says: a text, or several as [{"type": "text", "text": TEXT}]; null: something else.
 static json said_in(const json& message, const char* name) {
     const json said = message.value(name, json());
@@ -176,22 +144,68 @@ static json said_in(const json& message, const char* name) {
     return all;
 }
 
+// A text that may be missing.
+static std::string optional_text(const json& object, const char* name, const std::string& where) {
+    const json value = object.value(name, json()), said = said_in(object, name);
+    if (said.is_null() && !value.is_null() && !value.empty())
+        fail("%s: %s is %s, not a text", where.c_str(), name, describe_json(value).c_str());
+    return said.is_null() ? "" : said.get<std::string>();
+}
+
+// Error if an object has more that the model would see, or learn, and that is not read.
+static void refuse_unread(const json& object, std::initializer_list<const char*> names,
+                          const std::string& where) {
+    for (const char* name : names) {
+        const json value = object.value(name, json());
+        const bool holds_text = value.is_string() && value != "" && value != "[]";
+        if (holds_text || (value.is_structured() && !value.empty()))
+            fail("%s has a field '%s', which is not read: remove it if the texts alone are meant",
+                 where.c_str(), name);
+    }
+}
+
+static json messages_of_fields(const json& object, const std::string& where) {
+    refuse_unread(object, {"history", "tools", "functions", "images", "videos", "audios"}, where);
+    if (const json listed = listed_messages(object); !listed.is_null()) return listed;
+    if (has_instruction(object)) {
+        std::string question = object["instruction"];
+        if (const std::string input = optional_text(object, "input", where); !input.empty())
+            question += "\n\n" + input;
+        return json::array({message("user", question), message("assistant", object["output"])});
+    }
+    if (!is_chat_example(object))
+        fail(
+            "%s has neither messages nor conversations nor prompt and completion nor instruction and output, "
+            "as texts",
+            where.c_str());
+    return json::array({message("user", object["prompt"]), message("assistant", object["completion"])});
+}
+
+// The role that a template knows, of ShareGPT's names, too.
+static std::string plain_role(const std::string& role) {
+    return role == "human" ? "user" : role == "gpt" ? "assistant" : role;
+}
+
 json messages_of(const json& object, const std::string& where, bool* is_unanswered) {
-    json messages = messages_of_fields(object, where), plain = json::array();
-    size_t end = 0;
+    const json messages = messages_of_fields(object, where);
+    json plain = json::array();
+    if (messages[0].value("role", json()) != "system" && messages[0].value("from", json()) != "system")
+        if (const std::string system = optional_text(object, "system", where); !system.empty())
+            plain.push_back(message("system", system));
+    size_t end = 0, number = 0;
     for (const json& m : messages) {
+        const std::string here = where + ": message " + std::to_string(++number);
         const bool is_share = m.is_object() && m.contains("from") && !m.contains("role");
         const char *of = is_share ? "from" : "role", *said = is_share ? "value" : "content";
         const json content = m.is_object() && has_text(m, of) ? said_in(m, said) : json();
-        if (content.is_null())
-            fail("%s: message %zu is not {\"%s\": TEXT, \"%s\": TEXT}", where.c_str(), plain.size() + 1, of,
-                 said);
+        if (content.is_null()) fail("%s is not {\"%s\": TEXT, \"%s\": TEXT}", here.c_str(), of, said);
         const std::string role = plain_role(m[of]);
         if (role != "system" && role != "user" && role != "assistant")
             fail("%s: the role '%s' is none of system, user (human) and assistant (gpt)", where.c_str(),
                  printable(role).c_str());
+        refuse_unread(m, {"tool_calls", "function_call", "reasoning_content", "reasoning", "thinking"}, here);
         if (const json weight = m.value("weight", json()); !weight.is_null() && weight != 1)
-            fail("%s: message %zu has a weight: all answers count alike", where.c_str(), plain.size() + 1);
+            fail("%s has a weight: all answers count alike", here.c_str());
         plain.push_back(message(role.c_str(), content));
         if (role != "assistant") continue;
         if (trimmed(content.get<std::string>()).empty()) fail("%s: an answer is empty", where.c_str());
@@ -214,8 +228,12 @@ ChatTemplate::ChatTemplate(const Tokenizer& tokenizer)
     json config = json::object();
     if (!tokenizer.roles.empty())
         config = parse_json_object(tokenizer.roles, "the tokenizer's roles").value("config", config);
-    bos = config.value("bos_token", end_of_text);
-    eos = config.value("eos_token", end_of_text);
+    const auto text_of = [&](const char* role) {  // null: it has none, and templates write nothing
+        const json text = config.value(role, json(end_of_text));
+        return text.is_string() ? text.get<std::string>() : "";
+    };
+    bos = text_of("bos_token");
+    eos = text_of("eos_token");
     stop();
     marks = find_marks();
 }
