@@ -322,6 +322,9 @@ static void export_model(const Options& o) {
     const std::string &format = o.export_to[0], &path = o.export_to[1];
     format == "hf" ? check_export_folder(path) : check_export_file(path);
     ModelSource model = find_model(o.model);
+    if (model.has_unusable_tokenizer && !model.tokenizer && o.tokenizer.empty())
+        fail("-e %s: without its tokenizer, which cannot be used, --export needs another one: --tokenizer",
+             o.model.c_str());
     ModelConfig config = {};
     std::optional<GPT2<float>> g;
     read_found_model(model, [&] {

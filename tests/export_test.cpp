@@ -281,7 +281,9 @@ TEST(ExportRoles, AreKeptByARunAndItsExport) {
         EXPECT_TRUE(contains(config, member));
     const std::string generation = read_whole_file(back + "/generation_config.json");
     EXPECT_TRUE(contains(generation, R"("temperature": 0.25)"));
-    EXPECT_TRUE(contains(generation, R"("pad_token_id": 258)"));
+    const std::string model = read_whole_file(back + "/config.json");
+    for (const char* member : {R"("bos_token_id": 257)", R"("eos_token_id": 256)", R"("pad_token_id": 258)"})
+        EXPECT_TRUE(contains(generation, member) && contains(model, member)) << member << generation;
     EXPECT_EQ(open_tokenizer(back).vocab_size(), 259);
     const std::string gguf = folder / "model.gguf";
     expect_ok(run_program("train_gpt2 -e", run, "--export gguf", gguf));

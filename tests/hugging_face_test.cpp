@@ -9,8 +9,11 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/real.h"
+#include "llmc/data/sidecar.h"
 #include "llmc/files/model_file.h"
+#include "llmc/files/model_source.h"
 #include "llmc/files/safetensors.h"
+#include "llmc/text/tokenizer.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
@@ -161,6 +164,30 @@ TEST_F(HuggingFace, WithoutConfigTheHeadsAreAskedFor) {
     EXPECT_TRUE(contains(message, "write {\"n_head\": N} to " + folder / "config.json"));
     write_whole_file(folder / "config.json", {"{\"n_head\": 4}"});
     EXPECT_EQ(read_hugging_face_header(folder / "model.safetensors").num_heads, 4);
+}
+
+// As in a copy of a cache without what its links lead to.
+TEST_F(HuggingFace, ALinkThatLeadsNowhereIsNoMissingFile) {
+    write_hugging_face(folder.path, small, read_small);
+    Tokenizer tokenizer = open_tokenizer("bytes");
+    write_hugging_face_tokenizer(folder.path, tokenizer, 6);
+    write_whole_file(folder / "model_train.bin", {""});  // whose tokenizer model.json names
+    const std::string aside = folder / "aside";
+    for (const char* name : {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json",
+                             "special_tokens_map.json", "added_tokens.json", "generation_config.json",
+                             "chat_template.jinja", "additional_chat_templates", "model.json"}) {
+        const std::string path = folder / name;
+        const bool is_there = file_exists(path);
+        if (is_there) std::filesystem::rename(path, aside);
+        std::filesystem::create_symlink("nowhere", path);
+        expect_error("cannot open " + path + ": it is a link that leads nowhere", [&] {
+            find_model(folder.path);
+            tokenizer_of_shards({folder / "model_train.bin"});
+        });
+        std::filesystem::remove(path);
+        if (is_there) std::filesystem::rename(aside, path);
+    }
+    EXPECT_TRUE(find_model(folder.path).tokenizer);
 }
 
 TEST_F(HuggingFace, NamesOfTheSameActivationAreAccepted) {

@@ -160,8 +160,61 @@ TEST(HuggingFaceTokenizer, WhatIsNotImplementedIsRefusedByName) {
     EXPECT_TRUE(contains(small.refusal(), "'<|user|>'"));
 }
 
-// In every file that lists added tokens.
-TEST(HuggingFaceTokenizer, AddedTokensHaveATextOfAtMost255Bytes) {
+// What an export says of a tokenizer whose files say this, as transformers joins them.
+TEST(HuggingFaceTokenizer, RolesAreThoseOfAllFilesTogether) {
+    struct Case {
+        const char *config, *map, *generation, *roles;
+    } cases[] = {
+        {R"({"clean_up_tokenization_spaces": false})", "{}", R"({"bos_token_id": 0, "eos_token_id": 0})",
+         "{}"},
+        {R"({"pad_token": null, "additional_special_tokens": []})",
+         R"({"pad_token": "<|user|>", "additional_special_tokens": ["<|user|>"]})", "{}",
+         R"({"config": {"pad_token": "<|user|>", "additional_special_tokens": ["<|user|>"]},
+             "generation": {"pad_token_id": 259}})"},
+        {R"({"additional_special_tokens": ["<|user|>"]})",
+         R"({"additional_special_tokens": ["<|endoftext|>", "<|user|>"]})", "{}",
+         R"({"config": {"additional_special_tokens": ["<|user|>", "<|endoftext|>"]}})"},
+        {R"({"eos_token": "<|endoftext|>"})", R"({"eos_token": "<|user|>"})", "{}",
+         R"({"config": {"bos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"},
+             "generation": {"bos_token_id": 0}})"},
+        {R"({"added_tokens_decoder": {"0": {"content": "<|endoftext|>", "normalized": false, "special": true},
+             "259": {"content": "<|user|>", "normalized": false, "special": true}}})",
+         R"({"pad_token": "<|user|>"})", "{}", "{}"},
+        {R"({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": {"content": "<|endoftext|>"}})", "{}",
+         "{}", R"({"config": {"bos_token": null, "unk_token": null}})"},
+        {R"({"bos_token": null, "clean_up_tokenization_spaces": true, "errors": "ignore", "vocab_file": "v",
+             "name_or_path": "p", "model_specific_special_tokens": {"a_token": "<|user|>"}})",
+         "{}", "{}",
+         R"({"config": {"bos_token": null, "clean_up_tokenization_spaces": true, "errors": "ignore",
+             "model_specific_special_tokens": {"a_token": "<|user|>"}}})"},
+        {"{}", "{}", R"({"bos_token_id": 0, "eos_token_id": [0, 259]})",
+         R"({"generation": {"eos_token_id": [0, 259]}})"},
+        {"{}", "{}", R"({"eos_token_id": 65})", R"({"generation": {"eos_token_id": 65}})"}};
+    for (const Case& c : cases) {
+        SmallTokenizer small;
+        small.config.update(json::parse(c.config));
+        write_whole_file(small.folder / "special_tokens_map.json", {c.map});
+        write_whole_file(small.folder / "generation_config.json", {c.generation});
+        const std::string roles = small.open().roles;
+        EXPECT_EQ(json::parse(roles.empty() ? "{}" : roles), json::parse(c.roles))
+            << c.config << c.generation;
+    }
+    SmallTokenizer of_model;  // without generation_config.json
+    write_whole_file(of_model.folder / "config.json", {R"({"eos_token_id": 259, "n_head": 2, "top_k": 9})"});
+    EXPECT_EQ(json::parse(of_model.open().roles),
+              json::parse(R"({"generation": {"eos_token_id": 259, "top_k": 9}})"));
+    SmallTokenizer small;
+    small.whole["truncation"] = {{"max_length", 8}};
+    small.whole["padding"] = {{"pad_id", 0}};
+    Tokenizer tokenizer = small.open();
+    keep_tokenizer(tokenizer, small.folder / "copy.tokenizer");
+    for (Tokenizer kept : {tokenizer, open_tokenizer(small.folder / "copy.tokenizer")})
+        for (const char* key : {"truncation", "padding"})
+            EXPECT_EQ(json::parse(text_of_tokenizer_json(kept))[key], small.whole[key]);
+}
+
+// In every file that lists added tokens; templates are texts, too.
+TEST(HuggingFaceTokenizer, AddedTokensAreTextsOfAtMost255Bytes) {
     for (const std::string& text : {std::string(), std::string(256, 'x')}) {
         SmallTokenizer small;
         small.whole["added_tokens"][1]["content"] = text;
@@ -173,6 +226,14 @@ TEST(HuggingFaceTokenizer, AddedTokensHaveATextOfAtMost255Bytes) {
         configured.config["pad_token"] = text;
         EXPECT_TRUE(contains(configured.refusal(), "not 1 to 255"));
     }
+    SmallTokenizer without;
+    without.config["extra_special_tokens"] = {{"a_token", nullptr}};
+    EXPECT_TRUE(contains(without.refusal(), "(tokenizer_config.json): an added token is null, not a text"));
+    write_whole_file(without.folder / "special_tokens_map.json", {R"({"pad_token": 5})"});
+    EXPECT_TRUE(contains(without.refusal(), "(special_tokens_map.json): an added token is 5"));
+    SmallTokenizer latin;
+    write_whole_file(latin.folder / "chat_template.jinja", {"{{ '\xe9' }}"});
+    EXPECT_EQ(latin.refusal(), latin.folder / "chat_template.jinja" + " is not UTF-8");
 }
 
 TEST(HuggingFaceTokenizer, RandomOnesEqualTransformers) {

@@ -429,7 +429,9 @@ TEST_F(Journey, AnExportDescribesItsTokenizer) {
     std::filesystem::rename(hf, folder / "unusable");
     for (const char* file : {"unusable/vocab.json", "unusable/tokenizer.json"})
         write_whole_file(folder / file, {"{}"});
-    EXPECT_TRUE(contains(export_run("unusable"), "no tokenizer is known"));  // it does not guess another one
+    const ProgramResult refused = run_program("train_gpt2 -e", folder / "unusable", "--export hf", hf);
+    EXPECT_EQ(refused.status, 1);  // it does not guess another one
+    EXPECT_TRUE(contains(refused.err, "--export needs another one"));
 }
 
 TEST_F(Journey, ARunInTheFolderOfItsModelKeepsTheTokenizer) {

@@ -191,6 +191,12 @@ bool is_link(const std::string& path) {
     return is_kind(FileStatus::symbolic_link, status_at(path, Links::keep));
 }
 
+bool optional_file_exists(const std::string& path) {
+    if (file_exists(path)) return true;
+    if (is_link(path)) fail_file("cannot open", path, "it is a link that leads nowhere");
+    return false;
+}
+
 // --- writing ---
 
 static constexpr size_t buffer_bytes = 1 << 20;

@@ -69,6 +69,9 @@ bool file_exists(const std::string& path);
 bool is_folder(const std::string& path);
 bool is_regular(const std::string& path);
 bool is_link(const std::string& path);
+// Whether a file that need not be there is. FileError if the path is a link that leads nowhere: the file is
+// missing, and was meant to be there.
+bool optional_file_exists(const std::string& path);
 
 // Error if the path leads nowhere for another reason than that nothing is there: a closed folder, a loop of
 // links, a name that is too long. For what would otherwise say that there is no such file.

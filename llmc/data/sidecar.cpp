@@ -47,7 +47,7 @@ std::string sidecar_of(const std::string& shard) {
 
 // What a sidecar says; none if it is missing or some other file that has this name.
 static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
-    if (!file_exists(path)) return std::nullopt;
+    if (!optional_file_exists(path)) return std::nullopt;
     json members;
     try {
         members = read_json_object(path);

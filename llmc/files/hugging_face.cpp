@@ -7,6 +7,7 @@
 #include <set>
 
 #include "llmc/base/error.h"
+#include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/files/model_tensors.h"
 #include "llmc/files/safetensors.h"
@@ -93,7 +94,7 @@ static std::string config_beside(const std::string& path) {
 
 static int find_heads(const std::string& path, const ModelConfig& config) {
     const std::string config_file = config_beside(path);
-    if (std::filesystem::exists(config_file)) return read_config(config_file, config);
+    if (optional_file_exists(config_file)) return read_config(config_file, config);
     fail(
         "%s: the tensors do not say how many heads the model has: write {\"n_head\": N} to %s (all of "
         "OpenAI's GPT-2 models have 64 channels per head)",
@@ -102,7 +103,7 @@ static int find_heads(const std::string& path, const ModelConfig& config) {
 
 std::string split_of_hugging_face(const std::string& path) {
     const std::string config_file = config_beside(path);
-    if (!std::filesystem::exists(config_file)) return "";
+    if (!optional_file_exists(config_file)) return "";
     const json split = read_json_object(config_file, 1 << 20).value(split_key, json());
     return split.is_string() ? split.get<std::string>() : "";
 }
@@ -203,7 +204,7 @@ void read_hugging_face(const std::string& path, const WriteTensor& write) {
 static const char* const safetensors_types[] = {"F32", "BF16", "F16"};
 static const char* const torch_types[] = {"float32", "bfloat16", "float16"};
 
-static std::string config_json(const ModelConfig& config, StoredType type, int end_of_text,
+static std::string config_json(const ModelConfig& config, StoredType type, const JsonMembers& generation,
                                const std::string& split) {
     JsonMembers fields = {{"architectures", json::array({"GPT2LMHeadModel"})},
                           {"model_type", "gpt2"},
@@ -211,8 +212,6 @@ static std::string config_json(const ModelConfig& config, StoredType type, int e
                           {"attn_pdrop", 0.0},
                           {"embd_pdrop", 0.0},
                           {"resid_pdrop", 0.0},
-                          {"bos_token_id", end_of_text},
-                          {"eos_token_id", end_of_text},
                           {"initializer_range", 0.02},
                           {"layer_norm_epsilon", json_epsilon},
                           {"n_ctx", config.max_seq_len},
@@ -223,15 +222,18 @@ static std::string config_json(const ModelConfig& config, StoredType type, int e
                           {"vocab_size", config.vocab_size},
                           {"tie_word_embeddings", true},
                           {"torch_dtype", torch_types[int(type)]}};
+    for (const auto& [key, value] : generation)
+        if (key == "bos_token_id" || key == "eos_token_id" || key == "pad_token_id")
+            fields.emplace_back(key, value);
     if (!split.empty()) fields.emplace_back(split_key, split);
     return json_text(fields, 2) + "\n";
 }
 
-static std::string generation_config_json(int end_of_text, const std::string& roles) {
+static JsonMembers generation_config(int end_of_text, const std::string& roles) {
     JsonMembers fields = {
         {"bos_token_id", end_of_text}, {"eos_token_id", end_of_text}, {"pad_token_id", end_of_text}};
     add_roles(fields, roles, "generation");
-    return json_text(fields, 2) + "\n";
+    return fields;
 }
 
 void write_hugging_face(const std::string& dir, const ModelConfig& config, const ReadTensor& read,
@@ -249,6 +251,7 @@ void write_hugging_face(const std::string& dir, const ModelConfig& config, const
     write_safetensors_header(file, items);
     for (const ModelTensor& t : tensors) write_tensor(file, read, t, type, true);
     file.finish();
-    write_whole_file(dir + "/generation_config.json", {generation_config_json(end_of_text, roles)});
-    write_whole_file(dir + "/config.json", {config_json(config, type, end_of_text, split)});
+    const JsonMembers generation = generation_config(end_of_text, roles);
+    write_whole_file(dir + "/generation_config.json", {json_text(generation, 2), "\n"});
+    write_whole_file(dir + "/config.json", {config_json(config, type, generation, split)});
 }

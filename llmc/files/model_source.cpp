@@ -60,10 +60,10 @@ static void take_record(ModelSource& model, const std::string& run, const std::s
 // What the files beside model.safetensors say.
 static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool& has_unusable_one) {
     for (const char* name : {"tokenizer.json", "vocab.json"}) {
-        const fs::path file = model.parent_path() / name;
-        if (!fs::exists(file)) continue;
+        const std::string file = (model.parent_path() / name).generic_string();
+        if (!optional_file_exists(file)) continue;
         try {
-            return info_of(open_tokenizer(file.generic_string()));
+            return info_of(open_tokenizer(file));
         } catch (const FileError&) {
             throw;
         } catch (const Error& error) {
@@ -174,7 +174,7 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
         fail("-e %s: no checkpoint in this folder is intact; %s", name.c_str(), found.broken.front().c_str());
     for (const char* file : {"model.safetensors", "model.safetensors.index.json"}) {
         const std::string path = (fs::path(folder) / file).generic_string();
-        if (file_exists(path)) return find_file(name, path);
+        if (optional_file_exists(path)) return find_file(name, path);
         refuse_unreachable(path);
     }
     for (const std::string& file : names_in(folder))

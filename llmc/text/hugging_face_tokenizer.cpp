@@ -14,6 +14,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/utf8.h"
 #include "llmc/text/tokenizer.h"
 #include "llmc/text/tokenizer_roles.h"
 
@@ -58,9 +59,26 @@ static std::string merges_beside(const fs::path& vocab) {
 // The vocabulary's file in a folder.
 static fs::path vocabulary_in(const fs::path& folder) {
     for (const char* name : {tokenizer_json, vocab_json})
-        if (fs::exists(folder / name)) return folder / name;
+        if (optional_file_exists((folder / name).generic_string())) return folder / name;
     fail("%s has neither tokenizer.json nor vocab.json: it is not the folder of a tokenizer",
          folder.generic_string().c_str());
+}
+
+static std::string read_utf8(const std::string& path) {
+    std::string text = read_whole_file(path, max_json_bytes);
+    if (find_not_utf8(text) != text.npos) fail("%s is not UTF-8", path.c_str());
+    return text;
+}
+
+// What config.json says of generation: transformers takes it where generation_config.json is missing.
+static json generation_of_model(const std::string& path) {
+    const json model = read_json_object(path);
+    json generation = json::object();
+    for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "do_sample", "max_length",
+                            "min_length", "no_repeat_ngram_size", "num_beams", "repetition_penalty",
+                            "suppress_tokens", "temperature", "top_k", "top_p"})
+        if (model.contains(key)) generation[key] = model[key];
+    return generation;
 }
 
 static TokenizerFiles load_files(const std::string& name) {
@@ -75,23 +93,25 @@ static TokenizerFiles load_files(const std::string& name) {
     files.contents[has_model ? tokenizer_json : vocab_json] = std::move(whole);
     if (!has_model) {
         const std::string merges = merges_beside(path);
-        if (!file_exists(merges))
+        if (!optional_file_exists(merges))
             fail("%s: its merges are missing: there is no %s", path.generic_string().c_str(), merges.c_str());
-        files.contents[merges_txt] = read_whole_file(merges, max_json_bytes);
+        files.contents[merges_txt] = read_utf8(merges);
     }
     for (const char* extra : {config_json, special_json, added_json, generation_json}) {
         const std::string file = (path.parent_path() / extra).generic_string();
-        if (file_exists(file)) files.contents[extra] = read_json_object(file);
+        if (optional_file_exists(file)) files.contents[extra] = read_json_object(file);
     }
-    if (const std::string text = (path.parent_path() / template_file).generic_string(); file_exists(text))
-        files.contents[template_file] = read_whole_file(text, max_json_bytes);
-    if (const fs::path more = path.parent_path() / "additional_chat_templates";
-        is_folder(more.generic_string()))
-        fail("%s: a tokenizer with several chat templates cannot be used: remove the folder",
-             more.generic_string().c_str());
+    if (const std::string text = (path.parent_path() / template_file).generic_string();
+        optional_file_exists(text))
+        files.contents[template_file] = read_utf8(text);
+    if (const std::string more = (path.parent_path() / "additional_chat_templates").generic_string();
+        optional_file_exists(more) && is_folder(more))
+        fail("%s: a tokenizer with several chat templates cannot be used: remove the folder", more.c_str());
     // transformers takes GPT-2's class and its defaults if the model's config.json is all there is
-    if (!files.has(config_json) && fs::exists(path.parent_path() / "config.json"))
-        files.contents[config_json] = json::object();
+    const std::string model = (path.parent_path() / "config.json").generic_string();
+    if (!optional_file_exists(model)) return files;
+    if (!files.has(config_json)) files.contents[config_json] = json::object();
+    if (!files.has(generation_json)) files.contents[generation_json] = generation_of_model(model);
     return files;
 }
 
@@ -210,7 +230,10 @@ static NamedToken read_token(const json& value, bool special, const std::string&
     if (value.is_string()) {
         named.text = value.get<std::string>();
     } else {
-        named.text = value.at("content").get<std::string>();
+        if (!value.is_object() || !value.value("content", json()).is_string())
+            fail("%s: an added token is %s, not a text or an object with one", where.c_str(),
+                 describe_json(value).c_str());
+        named.text = value["content"];
         named.token = {.id = -1,
                        .special = value.value("special", special),
                        .normalized = value.value("normalized", !special),
@@ -237,29 +260,37 @@ struct SpecialTokens {
     std::optional<std::string> end_of_text;
 };
 
-static SpecialTokens read_special_tokens(const TokenizerFiles& files, TokenizerClass type) {
-    json names = files.has(config_json) ? files.contents[config_json] : json::object();
-    if (files.has(special_json) && !names.contains("added_tokens_decoder"))
-        names.update(files.contents[special_json]);
+// The joined configuration with the defaults of the class.
+static json full_config(const TokenizerFiles& files, TokenizerClass type) {
+    json names = joined_config(files.contents);
+    for (const char* key : {"bos_token", "eos_token", "unk_token"})
+        if (type != TokenizerClass::unnamed && !names.contains(key))
+            names[key] = type == TokenizerClass::gpt2 ? json("<|endoftext|>") : json();
+    return names;
+}
+
+static SpecialTokens read_special_tokens(const TokenizerFiles& files, const json& names) {
     SpecialTokens special;
-    const std::string where = files.path_of(config_json);
-    const auto add = [&](const json& value) { special.all.push_back(read_token(value, true, where)); };
+    const auto add = [&](const std::string& key, const json& value) {
+        const bool is_in_map = !files.member(special_json, key.c_str()).is_null();
+        const std::string where = files.path_of(is_in_map ? special_json : config_json);
+        special.all.push_back(read_token(value, true, where));
+    };
     const std::vector<std::string> usual = {"bos_token", "eos_token", "unk_token", "sep_token",
                                             "pad_token", "cls_token", "mask_token"};
-    for (size_t i = 0; i < usual.size(); i++) {
-        const bool has_default = type == TokenizerClass::gpt2 && i < 3;
-        const json value = names.value(usual[i], has_default ? json("<|endoftext|>") : json());
+    for (const std::string& key : usual) {
+        const json value = names.value(key, json());
         if (value.is_null()) continue;
-        add(value);
-        if (usual[i] == "eos_token") special.end_of_text = special.all.back().text;
+        add(key, value);
+        if (key == "eos_token") special.end_of_text = special.all.back().text;
     }
     for (const auto& [key, value] : names.items())
         if (key.ends_with("_token") && value.is_string() &&
             std::find(usual.begin(), usual.end(), key) == usual.end())
-            add(value);
+            add(key, value);
     for (const char* key : {"extra_special_tokens", "additional_special_tokens"})
         if (const json list = names.value(key, json()); list.is_array() || list.is_object())
-            for (const json& value : list) add(value);
+            for (const json& value : list) add(key, value);
     return special;
 }
 
@@ -462,7 +493,8 @@ static Tokenizer make_tokenizer(const TokenizerFiles& files) try {
     const json& ids = files.has(vocab_json) ? files.contents[vocab_json]
                                             : files.member(tokenizer_json, "model").at("vocab");
     Vocabulary vocabulary = read_vocabulary(ids, files.path);
-    const SpecialTokens special = read_special_tokens(files, type);
+    const json config = full_config(files, type);
+    const SpecialTokens special = read_special_tokens(files, config);
     const std::vector<NamedToken> added =
         add_tokens(vocabulary, read_listed_tokens(files, special), special, files.path);
     tokenizer.end_of_text = find_end_of_text(vocabulary, special, files);
@@ -470,7 +502,7 @@ static Tokenizer make_tokenizer(const TokenizerFiles& files) try {
     tokenizer.given_merges = find_merges(files, vocabulary);
     fill_tokens(tokenizer, files, vocabulary, added);
     drop_usual_merges(tokenizer);
-    const json roles = roles_of(files.contents, tokenizer.tokens[size_t(tokenizer.end_of_text)]);
+    const json roles = roles_of(files.contents, config, tokenizer);
     if (!roles.empty()) tokenizer.roles = json_text(roles);
     if (!fits_tokenizer_file(tokenizer) || !roles.empty())
         tokenizer.hugging_face_files = json_text(files.contents);

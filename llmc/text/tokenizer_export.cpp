@@ -65,15 +65,16 @@ std::string text_of_tokenizer_json(Tokenizer& tokenizer) {
                         {"ignore_merges", false},
                         {"vocab", ids_of(texts)},
                         {"merges", texts.merges}};
-    const JsonMembers all = {{"version", "1.0"},
-                             {"truncation", nullptr},
-                             {"padding", nullptr},
-                             {"added_tokens", added},
-                             {"normalizer", nullptr},
-                             {"pre_tokenizer", byte_level(prefix, true)},
-                             {"post_processor", byte_level(prefix, false)},
-                             {"decoder", byte_level(prefix, true)},
-                             {"model", model}};
+    JsonMembers all = {{"version", "1.0"},
+                       {"truncation", nullptr},
+                       {"padding", nullptr},
+                       {"added_tokens", added},
+                       {"normalizer", nullptr},
+                       {"pre_tokenizer", byte_level(prefix, true)},
+                       {"post_processor", byte_level(prefix, false)},
+                       {"decoder", byte_level(prefix, true)},
+                       {"model", model}};
+    add_roles(all, tokenizer.roles, "tokenizer");
     return json_text(all, 1) + "\n";
 }
 
