@@ -242,6 +242,11 @@ TEST_F(TrueLines, APipeIsReadOnce) {
         "cd " + folder.path + " && " + BINARY_DIR + "/prepare_data --out p --name n - a.txt < a.txt";
     expect_refusal(run_program({"bash", "-c", redirected}),
                    "standard input (-) is the file a.txt, which is given, too: leave one out");
+    write_whole_file(folder / "q.jsonl", {numbered(9, R"({"prompt": "a", "completion": "b)", "\"}\n")});
+    for (const char* again : {"prepare_data --out p --name q --template <(echo '{user} {assistant}') q.jsonl",
+                              "train_gpt2 --text a.txt --devices cpu,cpu --config <(echo seed=1)"})
+        expect_refusal(run_program({"bash", "-c", "cd " + folder.path + " && " BINARY_DIR "/" + again}),
+                       "can be read once, and ", ": save it in a file");
 }
 #endif
 
@@ -334,22 +339,37 @@ TEST(Lines, LinesSayWhatHappened) {
     EXPECT_GT(counts[1], 0);
 }
 
-// A run that is extended says how its learning rate jumps, and how to continue at the one of its end.
+// A run that is extended says how its learning rate jumps, and how to continue at the one of its end: with
+// each schedule, each optimizer and each way to say how long the run is.
 TEST(Lines, AnExtendedRunSaysItsRate) {
     const Data data;
-    for (const char* schedule : {"cosine", "linear"}) {
-        const std::string folder = data / schedule;
-        expect_ok(data.run(
-            with({"-o", folder, "-k", schedule}, words_of("-x 4 -q 0.1 -l 0.01 -s 0 -v 0 --device cpu"))));
-        std::filesystem::copy(folder, folder + "2", std::filesystem::copy_options::recursive);
-        const ProgramResult jumps = run_program("train_gpt2 -y 1 -o", folder, "-x 40");
-        const size_t advice = jumps.out.find("-k constant -l ");
-        ASSERT_NE(advice, std::string::npos) << jumps.out;
-        const std::string words = jumps.out.substr(advice, jumps.out.find(" continues", advice) - advice);
-        EXPECT_TRUE(contains(words, "-l 0.001 "));  // a tenth of the peak: -q
-        const std::string goes_on =
-            output_of(run_program(with(args(program, "-y 1 -o", folder + "2", "-x 6"), words_of(words))));
-        EXPECT_FALSE(contains(goes_on, "the learning rate follows"));
+    const struct {
+        const char *options, *longer, *rates;
+    } cases[] = {{"-k cosine -x 4", "-x 20", "-l 0.001 -u 0 "},
+                 {"-k wsd --epochs 0.4", "-x 20", "-l 0.001 -u 0 "},
+                 {"-k linear", "--epochs 2", "-l 0.001 -u 0 "},
+                 {"-k cosine -u 1", "-x 20 -k constant -q 1", "-l 0.001 -u 0 "},
+                 {"-k cosine", "-d 51", "-l 0.001 -u 0 "},  // an epoch of shorter steps
+                 {"--optimizer muon -k linear -x 4", "-x 20", "-l 0.001 -u 0 "},
+                 {"--optimizer muon --muon-lr 0.2 -k cosine", "-x 20", "-l 0.001 -u 0 --muon-lr 0.02 "},
+                 {"--muon-lr 0.2 --optimizer muon -k wsd", "-x 20 -l 0.1", "-l 0.001 -u 0 --muon-lr 0.02 "}};
+    for (const auto& [options, longer, rates] : cases) {
+        const std::string folder = data / options;
+        expect_ok(data.run(with(words_of(options), with({"-i", data.val, "-o", folder},
+                                                        words_of("-d 102 -q 0.1 -l 0.01 -s 0 -v 0 "
+                                                                 "--device cpu")))));
+        copy_folder(folder, folder + "2");
+        const auto extend = [&](const std::string& run, const std::string& more) {
+            return output_of(run_program(with(args(program, "-y 1 -o", run), words_of(more))));
+        };
+        const std::string jumps = extend(folder, longer);
+        const size_t advice = jumps.find("-k constant -l ");
+        ASSERT_NE(advice, std::string::npos) << options << jumps;
+        const std::string words = jumps.substr(advice, jumps.find("continues", advice) - advice);
+        EXPECT_EQ(words, std::string("-k constant ") + rates) << options;
+        const std::string goes_on = extend(folder + "2", "-x 8 " + words);
+        EXPECT_FALSE(contains(goes_on, "the learning rate follows")) << options;
+        EXPECT_TRUE(contains(goes_on, "lr 1.00e-03")) << options;
     }
     const std::string to_zero = data / "to_zero";
     expect_ok(data.run(with({"-o", to_zero}, words_of("-k linear -x 4 -q 0 -s 0 -v 0 --device cpu"))));
@@ -372,7 +392,7 @@ TEST(Lines, OneStepIsNoSteps) {
     expect_ok(run(words_of("-y 1")), "the run has already done its 1 step;");
     expect_refusal(run(words_of("-y 1 -x 0")), "has already done 1 step:");
     expect_ok(run(words_of("-y 1 -x 3 -u 0")),
-              "over 3 steps: it is 0.0002 at step 1, where the schedule over 1 step had 0\n");
+              "over 3 steps: it is 0.0002 at step 1, where the schedule over 1 step had 0.0003; ");
     expect_refusal(run(words_of("-x 9 -l 1000 -c 1 --max-nonfinite-updates 1")),
                    "the last update was skipped");
 }

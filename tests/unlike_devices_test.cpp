@@ -408,6 +408,20 @@ TEST_F(Devices, EndWithTheirProgram) {
     }
 }
 
+// As one process does.
+TEST_F(Devices, EndWithALineIfTheirOutputIsLost) {
+    for (const std::string reader : {"> /dev/full", "| sed '/step    3/q' > /dev/null"}) {
+        const std::string script = "set -o pipefail; \"$@\" " + reader;
+        const Words steps = {"-x", reader[0] == '|' ? "1000000" : "3"};
+        const ProgramResult lost = run_program(with({"bash", "-c", script, "-"}, command("cpu,cpu", steps)));
+        EXPECT_EQ(lost.status, 1) << reader;
+        EXPECT_EQ(lost.err,
+                  "train_gpt2: standard output could not be written; what it printed is incomplete\n");
+        EXPECT_EQ(list_checkpoints(folder("devices")).size(), 1u) << reader;
+        std::filesystem::remove_all(folder("devices"));
+    }
+}
+
 // Signals of one request: from timeout to the program and its group, or from somebody to all processes.
 TEST_F(Devices, TakeSignalsThatComeAtOnceAsOne) {
     for (const std::string whom : {"$job $job $job", "$job $(pgrep -f \"^$PROGRAM .*$OUTPUT\")"}) {

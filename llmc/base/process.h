@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-// Runs argv[0], a path or a name in PATH, with this environment in addition, in this program's place: with
-// its streams, but without input: standard input brings signals, which a process of the job takes with
-// take_signals_from_input() (signals.h), and SIGTERM if this program is killed. Stops and continues with this
-// program. Returns the program's exit status, or 128 + the signal's number. Throws std::system_error if it
-// cannot be started, as on Windows.
+// Runs argv[0], a path or a name in PATH, with this environment in addition, in this program's place. What it
+// prints goes through this program's streams, so that an error there is this program's. It has no input:
+// standard input brings signals, which a process of the job takes with take_signals_from_input() (signals.h),
+// and SIGTERM if this program is killed. Stops and continues with this program. Returns the program's exit
+// status, or 128 + the signal's number. Throws std::system_error if it cannot be started, as on Windows.
 int run_instead(const std::vector<std::string>& argv,
                 const std::vector<std::pair<std::string, std::string>>& environment);
 

@@ -120,11 +120,13 @@ int Process::wait() {
     return status = status_of(code);
 }
 
-static pid_t start_in_group(const std::vector<std::string>& argv, int input) {
+// Ends of pipes become standard input, and standard output and standard error.
+static pid_t start_in_group(const std::vector<std::string>& argv, int input, PipeEnds& outputs) {
     const std::vector<char*> words = words_of(argv);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, input, 0);
+    for (const int i : {0, 1}) posix_spawn_file_actions_adddup2(&actions, outputs[i], i + 1);
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
@@ -136,9 +138,28 @@ static pid_t start_in_group(const std::vector<std::string>& argv, int input) {
     return child;
 }
 
+// Copies what a job prints, once standard output or standard error takes it. Waits for up to 20 ms. Returns
+// whether there was anything, or the end.
+static bool pass_output_on(PipeEnds& outputs) {
+    FILE* const streams[2] = {stdout, stderr};
+    pollfd waiting[2] = {{outputs[0], POLLIN, 0}, {outputs[1], POLLIN, 0}};
+    if (poll(waiting, 2, 20) <= 0) return false;
+    for (const int i : {0, 1}) {
+        pollfd stream = {fileno(streams[i]), POLLOUT, 0};
+        if (!waiting[i].revents || poll(&stream, 1, 20) == 0) continue;
+        char chunk[4096];
+        const ssize_t count = read(outputs[i], chunk, sizeof chunk);
+        if (count == 0) outputs.shut(i);
+        if (count <= 0) continue;
+        fwrite(chunk, 1, size_t(count), streams[i]);  // the program's end reports an error
+        fflush(streams[i]);
+    }
+    return true;
+}
+
 // In a process of its own: when the program has been killed, which closes `life`, continues the job, which
 // Ctrl-Z may have stopped, and passes SIGTERM on. Open MPI 5 does not pass on the end of the input.
-[[noreturn]] static void outlive(PipeEnds& life, pid_t job, int input) {
+[[noreturn]] static void outlive(PipeEnds& life, pid_t job, int input, PipeEnds& outputs) {
     setpgid(0, 0);  // a shell kills the whole group
     life.shut(1);
     char byte;
@@ -147,6 +168,7 @@ static pid_t start_in_group(const std::vector<std::string>& argv, int input) {
     kill(job, SIGCONT);
     byte = SIGTERM;
     [[maybe_unused]] const ssize_t written = write(input, &byte, 1);
+    while (outputs[0] >= 0 || outputs[1] >= 0) pass_output_on(outputs);
     _exit(0);
 }
 
@@ -159,20 +181,23 @@ int run_instead(const std::vector<std::string>& argv,
     catch_save_signal();
     static volatile sig_atomic_t child = 0, suspends = 0;
     if (signal(SIGTSTP, [](int) { suspends = 1; }) == SIG_IGN) signal(SIGTSTP, SIG_IGN);
-    PipeEnds pipe, life;
+    PipeEnds pipe, life, outputs, write_ends;
     for (PipeEnds* ends : {&pipe, &life}) open_pipe((*ends)[0], (*ends)[1]);
+    for (const int i : {0, 1}) open_pipe(outputs[i], write_ends[i]);
     const auto pass = [&](int number) {
         const char byte = char(number);
         [[maybe_unused]] const ssize_t written = write(pipe[1], &byte, 1);
     };
     pass(0);
-    child = start_in_group(argv, pipe[0]);
+    child = start_in_group(argv, pipe[0], write_ends);
+    for (const int i : {0, 1}) write_ends.shut(i);
     at_second_stop_signal([](int) { kill(-child, SIGTERM); });
     const pid_t survivor = fork();
-    if (survivor == 0) outlive(life, child, pipe[1]);
+    if (survivor == 0) outlive(life, child, pipe[1], outputs);
     int status = 0, passed = 0;
     pid_t ended;
     while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
+        pass_output_on(outputs);
         if (!passed && (passed = stop_signal())) pass(passed);
         if (take_save_request()) pass(SIGUSR1);
         if (suspends) {  // by Ctrl-Z, until fg or bg
@@ -181,7 +206,8 @@ int run_instead(const std::vector<std::string>& argv,
             suspends = 0;
             kill(child, SIGCONT);
         }
-        usleep(20000);
+    }
+    while (pass_output_on(outputs)) {  // what is left
     }
     if (survivor > 0 && kill(survivor, SIGKILL) == 0) waitpid(survivor, nullptr, 0);
     if (ended < 0) throw std::system_error(errno, std::generic_category());

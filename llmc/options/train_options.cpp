@@ -609,6 +609,10 @@ bool parse_options(int argc, char** argv, Options& o) {
                     {"export", "model", "tokenizer", "precision", "seed", "config", "output", "resume"});
     else if (!o.plotted.empty())
         return note_unread("--plot", {"plot", "plot-over"});
+    const bool reads_again = o.num_processes > 1 || !o.devices.empty() || o.retry_lost_device;
+    if (!o.config.empty() && reads_again && is_read_once(o.config))
+        fail("--config %s can be read once, and this run may read it again: save it in a file",
+             o.config.c_str());
     if (!o.config.empty()) read_options(table, read_text_file(o.config, 1 << 20), o.config, Source::config);
     // the file of a run on a text names that text and its tokens
     const bool asks_for_text = !o.text.empty() && o.sources.of(&o.text) == Source::command_line;

@@ -8,7 +8,6 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
-#include "llmc/base/toml.h"
 #include "llmc/data/ignored_target.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/data/sidecar.h"
@@ -464,29 +463,39 @@ static void make_room(const Options& o, const RunInputs& inputs, const Optimizer
     check_room_for_run(folder, bytes, count + best, keep ? keep + best : 0);
 }
 
+// Of the next step, in a run of so many steps.
+static float next_rate(const Options& o, const RunInputs& inputs, int steps) {
+    return learning_rate({.schedule = o.scheduler,
+                          .peak = o.learning_rate,
+                          .warmup_steps = o.warmup,
+                          .num_steps = steps,
+                          .final_fraction = o.final_fraction},
+                         inputs.start.step);
+}
+
 // The rate of the next step follows the schedule over the run's new length, which may be far above the rate
 // at which the run has ended.
 static void note_changed_rate(const Options& o, const RunInputs& inputs, const std::string& before) {
-    int steps = -1;
-    for (const TomlEntry& entry : read_toml(before, "the options before"))
-        if (entry.name == "max-steps" && !entry.values.empty()) steps = atoi(entry.values[0].c_str());
+    Options old;
+    OptionTable table = option_table(old);
+    read_options(table, before, "the options before", Source::run);
+    const int recorded = inputs.start.state.max_steps, steps = recorded > 0 ? recorded : old.max_steps;
     const int step = inputs.start.step, now = inputs.length.max_steps;
     if (!inputs.start.resumed || steps < 1 || steps == now || step >= now) return;
-    Scheduler scheduler = {.schedule = o.scheduler,
-                           .peak = o.learning_rate,
-                           .warmup_steps = o.warmup,
-                           .num_steps = steps,
-                           .final_fraction = o.final_fraction};
-    const float old_rate = learning_rate(scheduler, step);
-    scheduler.num_steps = now;
-    const std::string advice =  // a rate of 0 trains nothing
-        old_rate > 0 ? format_string("; -k constant -l %.3g -u 0 continues at that rate", old_rate) : "";
-    if (const float rate = learning_rate(scheduler, step); rate != old_rate)
-        printf(
-            "note: the learning rate follows its schedule over %s: it is %.3g at step %d, where the schedule "
-            "over %s had %.3g%s\n",
-            counted(now, "step").c_str(), rate, step, counted(steps, "step").c_str(), old_rate,
-            advice.c_str());
+    const bool names_muon = o.muon_learning_rate > 0 || old.muon_learning_rate > 0;
+    const auto constant_at = [&](float adamw, const Options& of) {
+        const float muon = adamw * of.muon_rate_over_adamw_rate();
+        return format_string("-k constant -l %.3g -u 0%s", adamw,
+                             names_muon ? format_string(" --muon-lr %.3g", muon).c_str() : "");
+    };
+    const float rate = next_rate(o, inputs, now), old_rate = next_rate(old, inputs, steps);
+    const std::string advice = constant_at(old_rate, old);
+    if (advice == constant_at(rate, o)) return;
+    printf(
+        "note: the learning rate follows its schedule over %s: it is %.3g at step %d, where the schedule "
+        "over %s had %.3g%s\n",
+        counted(now, "step").c_str(), rate, step, counted(steps, "step").c_str(), old_rate,
+        old_rate > 0 ? ("; " + advice + " continues at that rate").c_str() : "");  // 0 trains nothing
 }
 
 // Fewer processes, or another batch, change what a step learns from.

@@ -143,6 +143,7 @@ std::string run_state_to_json(const RunState& state) {
                         {"coin_state", state.coin_state},
                         {"options", options_to_json(state.options)},
                         {"positions", state.positions},
+                        {"max_steps", state.max_steps},
                         {"loss_scaling", scaling_to_json(state.scaling)},
                         {"losses", judge.losses.values},
                         {"norms", judge.norms.values},
@@ -183,6 +184,7 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
         for (const nlohmann::json& line : j.at("options")) state.options += line.get<std::string>() + "\n";
         if (j.contains("positions")) state.positions = integer<int>(j["positions"]);
         if (state.positions < 0) fail("%d positions", state.positions);
+        if (j.contains("max_steps")) state.max_steps = integer<int>(j["max_steps"]);
         state.scaling = scaling_from_json(j.at("loss_scaling"));
         state.judge.losses.values = window_from_json(j.at("losses"));
         state.judge.norms.values = window_from_json(j.at("norms"));

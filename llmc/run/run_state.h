@@ -63,6 +63,7 @@ struct RunState {
     std::string options;      // that made the checkpoint: options_text() without the folder
     std::string tokenizer;    // of the training data, as tokenizer_info.h writes it; "": unknown
     int positions = 0;        // of the model that are trained; 0: all, as in a model of llm.c
+    int max_steps = 0;        // length of the run, which its learning rate followed; 0: unknown
     LossScaling scaling;
     StepJudge judge;
     int healthy_checkpoint = -1;  // step of the newest healthy checkpoint, this one included; -1: none

@@ -204,6 +204,7 @@ void Run<Real>::write_files(int step, const MixturePosition& position, WrittenFo
                      .options = options_text(options),
                      .tokenizer = tokenizer,
                      .positions = inputs.start.state.positions,
+                     .max_steps = inputs.length.max_steps,
                      .scaling = runner.scaling,
                      .judge = judge,
                      .healthy_checkpoint = last_healthy,

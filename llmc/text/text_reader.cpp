@@ -195,6 +195,9 @@ void find_examples(TextOptions& options, const std::vector<std::string>& files) 
     if (!options.is_chat && given)
         fail("%s is for JSONL of questions and answers, and %s is none: their objects have %s", given,
              files.empty() ? "the text" : files[0].c_str(), chat_fields);
+    if (options.is_chat && is_read_once(options.chat_template))
+        fail("--template %s can be read once, and is read several times: save it in a file",
+             options.chat_template.c_str());
 }
 
 void take_template(const TextOptions& options, Tokenizer& tokenizer) {
