@@ -299,8 +299,12 @@ TEST_F(Journey, KeepBestKeepsTheCheckpointWithTheLowestLoss) {
         expect_refused({bin("generate"), "-e", folder / "run" + other, "x"},
                        {"after a run's folder comes :last, or nothing for its best checkpoint"});
     const ProgramResult patient = train("my", with(options, {"-o", folder / "patient", "--patience", "2"}));
-    EXPECT_TRUE(contains(patient.out, "the run ends after 2 validations without a better one"));
+    EXPECT_TRUE(contains(patient.out,
+                         "the run ends after 2 validations without a better one (--patience); "
+                         "-y 1 --patience 0 continues it\n"));
     EXPECT_EQ(list_checkpoints(folder / "patient").front(), 9);
+    expect_ok(run_program("train_gpt2 -y 1 --patience 0 -o", folder / "patient"));
+    EXPECT_EQ(list_checkpoints(folder / "patient").front(), 20);
     expect_ok(train("my", with(options, {"-y", "1", "-x", "25"})));  // remembers it
     EXPECT_EQ(list_checkpoints(folder / "run"), (std::vector<int>{25, 3}));
     expect_refused(trainer("my", {"--keep-best"}), {"--keep-best", "-o"});

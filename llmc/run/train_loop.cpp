@@ -386,8 +386,10 @@ template <class Real>
 void Run<Real>::report_best() const {
     const Validations& v = validations;
     if (out_of_patience())
-        printf("the run ends after %s without a better one (--patience)\n",
-               counted(v.since_best, "validation").c_str());
+        printf("the run ends after %s without a better one (--patience)%s\n",
+               counted(v.since_best, "validation").c_str(),
+               options.saves() && v.last_step < inputs.length.max_steps ? "; -y 1 --patience 0 continues it"
+                                                                        : "");
     const bool is_saved =
         v.best_step >= 0 && !options.output.empty() && file_exists(done_path(options.output, v.best_step));
     if (v.best_step < 0)
