@@ -292,7 +292,7 @@ static TextSequences open_texts(const EvalOptions& options, TrainedModel& model)
             stderr,
             "note: a file is taken as one document, since nothing says how the model's training divided "
             "texts; if at blank lines, give --split-documents blank-line");
-    note_left_out(text.found);
+    note_left_out(text);
     TextSequences sequences = {std::make_unique<TextReader>(text.found.files, text), &*model.tokenizer,
                                options.batch, options.sequence};
     take_template(text, *model.tokenizer);

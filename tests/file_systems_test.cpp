@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <map>
+#include <tuple>
 
 #include "llmc/base/file.h"
 #include "llmc/files/checkpoint.h"
@@ -56,6 +57,47 @@ TEST(FileSystems, AnEarlierRunStaysWholeWhereAFileCannotMove) {
         expect_ok(run_program({program, "-y", "1", "-o", folder}));  // another file of events
     }
     EXPECT_EQ(refused, int(before.size()));
+}
+
+// The same of each file that several others are replaced with: all of them stay.
+TEST(FileSystems, FilesThatBelongTogetherStayWhereOneCannotBeReplaced) {
+    const Journeys data;
+    const std::string run = data / "of_text", text = data / "text", more = data / "more", hf = data / "hf";
+    for (const std::string& path : {text, more}) write_text(path, 1000);
+    const Words
+        small = words_of(
+            "-e custom:layers=1,heads=1,channels=8,max_seq_len=16 --tokenizer bytes -x 1 -b 2 -t 16 -s 0 "
+            "--device cpu"),
+        start = with({program, "--text", text + ":1", "--text", more + ":1", "-o", run}, small),
+        prepare = {BINARY_DIR "/prepare_data", "--out", data.shards, "--name", "x", text},
+        export_hf = {program, "-e", data.run_folder, "--export", "hf", hf},
+        resume = {program, "-y", "1", "-o", data.run_folder, "-x", "6", "-nk", "1", "--no-keep-best"};
+    for (const Words& command : {start, prepare, export_hf}) expect_ok(run_program(command));
+    write_text(text, 1001);
+    for (const auto& [command, folder, file] : {std::tuple(start, run, "tokens/text2_val.bin"),
+                                                {start, run, "tokens/text1.json"},
+                                                {prepare, data.shards, "x_train.bin"},
+                                                {prepare, data.shards, "x.json"},
+                                                {export_hf, hf, "model.safetensors"},
+                                                {resume, data.run_folder, "main.log"},
+                                                {resume, data.run_folder, "metrics.csv"},
+                                                {resume, data.run_folder, "options.toml"}}) {
+        SCOPED_TRACE(file);
+        const auto contents = [&, &in = folder] {
+            std::map<std::string, std::string> all;
+            for (const auto& entry : fs::recursive_directory_iterator(in))
+                if (entry.is_regular_file() && entry.path().filename() != "lease.json")
+                    all[entry.path().string()] = read_whole_file(entry.path().string());
+            return all;
+        };
+        const auto before = contents();
+        const ProgramResult result =
+            run_faulty(folder + "/" + file, {"FILE_FAULT=rename:1+:EPERM", "FILE_FAULT_LINKS=0"}, command);
+        EXPECT_EQ(result.status, 1);
+        EXPECT_TRUE(contains(result.err, "cannot rename ")) << result.err;
+        EXPECT_TRUE(contents() == before);
+    }
+    for (const Words& command : {start, prepare, export_hf, resume}) expect_ok(run_program(command));
 }
 
 // A file system that numbers a file anew at each look, or once for each spelling: every output is written,

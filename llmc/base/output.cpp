@@ -1,5 +1,7 @@
 #include "llmc/base/output.h"
 
+#include <filesystem>
+
 #include "llmc/base/error.h"
 
 bool begins_with(const std::string& path, int magic) {
@@ -44,6 +46,16 @@ void check_output(const std::string& path, const std::vector<std::string>& input
 
 void check_writable(const std::string& path) {
     if (!is_written_in_place(path)) FileWriter(path, Target::named);
+}
+
+void check_replaceable(const std::string& path) {
+    if (!is_regular(path)) return;
+    const std::string trial = temporary_of(path);
+    std::error_code error;
+    std::filesystem::create_hard_link(path, trial, error);
+    if (!error) return remove_file(trial);
+    rename_file(path, trial);  // it has no links, as all files of some file systems
+    rename_file(trial, path);
 }
 
 FileWriter lock_outputs(const std::string& path) {

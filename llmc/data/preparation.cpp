@@ -282,6 +282,14 @@ static void check_outputs(const PreparationOptions& options, std::vector<std::st
     check_output(trained_file(prefix, "bin"), inputs, is_tokenizer_file, Target::file);
 }
 
+// Error if a file of the earlier shards would stay, so that neither they nor the new ones are complete.
+static void check_replaceable(const PreparationOptions& options, const std::string& prefix) {
+    for (const std::string& path : earlier_shards(options)) check_replaceable(path);
+    for (const char* end : {".json", ".tokenizer", "_tokenizer.json", "_tokenizer.bin"})
+        if (const std::string path = prefix + end; !is_same_file(path, options.tokenizer))
+            check_replaceable(path);
+}
+
 static void check_options(const PreparationOptions& options) {
     if (options.out.empty() || options.name.empty()) fail("--out DIR and --name NAME are needed");
     if (!is_plain_name(options.name))
@@ -373,11 +381,25 @@ void find_text(PreparationOptions& options) {
         fail("--skip-bad-lines is for JSONL: name the field that holds the text, as in --field text");
 }
 
-void note_left_out(const FoundText& found) {
+void note_unused_include(const std::vector<std::string>& include,
+                         std::span<const PreparationOptions> sources) {
+    const auto has = [](const PreparationOptions& source, const std::string& pattern) {
+        return std::ranges::any_of(source.of_folders,
+                                   [&](const std::string& file) { return is_included(file, {pattern}); });
+    };
+    for (const std::string& pattern : include)
+        if (std::ranges::none_of(sources, [&](const auto& source) { return has(source, pattern); }))
+            print_line(stderr, "note: --include %s: no text file of a folder has such a name",
+                       shell_word(pattern).c_str());
+}
+
+void note_left_out(const PreparationOptions& options) {
+    const FoundText& found = options.found;
     if (found.left_out)
         print_line(stderr, "note: %llu %s left out of folders; the first: %s",
                    (unsigned long long)found.left_out, found.left_out == 1 ? "entry was" : "entries were",
                    found.first_left_out.c_str());
+    if (!options.is_of_mixture) note_unused_include(options.include, {&options, 1});
 }
 
 void note_left_out(const TextReader& reader) {
@@ -488,7 +510,7 @@ void prepare_tokens(PreparationOptions options) {
         fail(
             "--shard-tokens is for plain text: questions and answers are one shard for training and one for "
             "validation");
-    note_left_out(options.found);
+    note_left_out(options);
     const std::vector<std::string>& files = options.found.files;
     SeenFiles seen;
     for (const std::string& file : files) seen.add_once(file);
@@ -497,6 +519,7 @@ void prepare_tokens(PreparationOptions options) {
     check_outputs(options, files);
     const FileWriter lock = lock_outputs((fs::path(options.out) / options.name).generic_string());
     const std::string& prefix = lock.path;
+    check_replaceable(options, prefix);
     StagedShards staged;
     Tokenizer of_reader = find_tokenizer(options);  // which cuts blocks while the others encode
     reader.tokenizer = &of_reader;

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,5 +48,8 @@ void find_text(PreparationOptions& options);
 // After find_text(): prints the first example as the model will see it.
 void show_example(const PreparationOptions& options);
 // Each prints a line if there is something.
-void note_left_out(const FoundText& found);
+void note_left_out(const PreparationOptions& options);
 void note_left_out(const TextReader& reader);  // what ended early
+// A line for each pattern of --include that chooses no file of any source, which is for mixtures.
+void note_unused_include(const std::vector<std::string>& include,
+                         std::span<const PreparationOptions> sources);

@@ -8,6 +8,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/output.h"
 #include "llmc/data/ignored_target.h"
 #include "llmc/data/saved_shards.h"
 #include "llmc/data/sidecar.h"
@@ -524,7 +525,6 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     const Start& start = inputs.start;
     if (start.folder.empty()) return;
     if (!start.continues) move_earlier_run(start.folder);
-    make_room(o, inputs, share);
     std::string before = start.state.options;  // that made the checkpoint, if it says so
     if (const std::string path = options_path(start.folder);
         start.resumed && before.empty() && file_exists(path))
@@ -536,6 +536,9 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     log.first_step = start.step;
     log.tokens_before = inputs.tokens_before(start.step);
     log.open(start.folder, start.continues ? start.step : -1, o.tensorboard, [&] {
+        for (const char* name : {"main.log", "metrics.csv", "options.toml"})
+            check_replaceable(start.folder + "/" + name);
+        make_room(o, inputs, share);  // deletes checkpoints
         write_whole_file(options_path(start.folder),
                          {options_text(o)});  // without it, logs are somebody else's
     });

@@ -253,6 +253,7 @@ std::vector<PreparationOptions> find_texts(Options& o) {
         if (p.split == DocumentSplit::automatic && p.field.empty()) p.split = DocumentSplit::blank_line;
     }
     refuse_unused(o.of_text, sources);
+    if (sources[0].is_of_mixture) note_unused_include(o.of_text.include, sources);
     double longest = 0;
     for (PreparationOptions& p : sources) {
         p.text_bytes = text_bytes(p);
@@ -359,6 +360,8 @@ void prepare_text(const Options& o, std::vector<PreparationOptions> sources) {
     for (const PreparationOptions& source : sources)
         if (is_prepared && source.is_chat) show_example(source);
     if (is_prepared) return;
+    for (const std::string& name : names_in(folder_of(o)))  // before an earlier run moves
+        if (!is_temporary_name(fold_case(name))) check_replaceable(folder_of(o) + "/" + name);
     if (o.is_stories()) {
         remove_file(stamp);
         write_stories(sources[0]);

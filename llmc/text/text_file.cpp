@@ -368,8 +368,7 @@ static void list_texts(const std::string& folder, std::vector<std::string>& file
     }
 }
 
-// Whether the file's name, without its folder, matches one of the patterns.
-static bool is_included(const std::string& path, const std::vector<std::string>& patterns) {
+bool is_included(const std::string& path, const std::vector<std::string>& patterns) {
     const std::string name = std::filesystem::path(path).filename().generic_string();
     return patterns.empty() || std::any_of(patterns.begin(), patterns.end(),
                                            [&](const std::string& p) { return matches_pattern(p, name); });

@@ -74,6 +74,9 @@ struct SeenFiles {
     std::map<std::pair<uint64_t, uint64_t>, std::string> by_number;
 };
 
+// Whether the file's name, without its folder, matches one of the patterns, if there are any.
+bool is_included(const std::string& path, const std::vector<std::string>& patterns);
+
 // The files that prepare_data reads: a folder stands for all files below it, sorted. `include`: shell
 // patterns for the names of files in folders; empty: all. Left out of folders are hidden files and folders,
 // links to folders, links to other files of the folder, runs, empty and special files, and files that are not
