@@ -21,6 +21,8 @@
 //     FILE_FAULT_BUSY=1   no file that this program has open is renamed or removed
 //     FILE_FAULT_LATE=1   a file that was removed while it was open is there again once it is closed
 //     FILE_FAULT_LINKS=0  no file gets a second name
+//     FILE_FAULT_FIXED=immutable  FILE_FAULT_FOLDER is a file that cannot be written, renamed or removed, nor
+//                         get a second name; "mount": another file is mounted on it
 //     FILE_FAULT_LOCKS=0  every lock is granted, as on a network file system that has none
 //     FILE_FAULT_FREE     the number of bytes that the file system of the folder says are free
 //     FILE_FAULT_LOG      a file to which each call is appended, as "CALL NAME"
@@ -197,6 +199,14 @@ bool is_busy(const std::string& path) {
     return false;
 }
 
+// Whether the file stays in its place; sets errno.
+bool is_fixed(const std::string& path, int error_of_mount) {
+    static const char *fixed = getenv("FILE_FAULT_FIXED"), *file = getenv("FILE_FAULT_FOLDER");
+    if (!fixed || path != file) return false;
+    errno = strcmp(fixed, "mount") == 0 ? error_of_mount : EPERM;
+    return errno != 0;
+}
+
 }  // namespace
 
 extern "C" {
@@ -205,6 +215,7 @@ static int faulty_open(int folder, const char* path, int flags, mode_t mode) {
     static const auto real = original<int (*)(int, const char*, int, ...)>("openat");
     const std::string full = folded(full_path(folder, path));
     if (outcome_of("open", full) == fails) return -1;
+    if ((flags & O_ACCMODE) != O_RDONLY && is_fixed(full, 0)) return -1;
     const bool is_ours = getenv("FILE_FAULT_CASE");
     return real(folder, is_ours ? full.c_str() : path, flags, mode);
 }
@@ -361,7 +372,7 @@ int renameat(int from_folder, const char* from, int to_folder, const char* to) {
     const bool only_folders = fault && strstr(fault, "EXDEV");
     const bool may_fail = !only_folders || is_folder(source);
     if (may_fail && outcome_of("rename", target) == fails) return -1;
-    if (is_busy(source) || is_busy(target)) return -1;
+    if (is_busy(source) || is_busy(target) || is_fixed(source, EBUSY) || is_fixed(target, EBUSY)) return -1;
     if (getenv("FILE_FAULT_CASE")) return real(AT_FDCWD, source.c_str(), AT_FDCWD, target.c_str());
     return real(from_folder, from, to_folder, to);
 }
@@ -370,13 +381,14 @@ int rename(const char* from, const char* to) { return renameat(AT_FDCWD, from, A
 int unlinkat(int folder, const char* path, int flags) {
     static const auto real = original<int (*)(int, const char*, int)>("unlinkat");
     const std::string full = folded(full_path(folder, path));
-    if (outcome_of("unlink", full) == fails || is_busy(full)) return -1;
+    if (outcome_of("unlink", full) == fails || is_busy(full) || is_fixed(full, EBUSY)) return -1;
     return real(folder, getenv("FILE_FAULT_CASE") ? full.c_str() : path, flags);
 }
 int unlink(const char* path) { return unlinkat(AT_FDCWD, path, 0); }
 
 int link(const char* from, const char* to) {
     static const auto real = original<int (*)(const char*, const char*)>("link");
+    if (is_fixed(full_path(AT_FDCWD, from), EXDEV)) return -1;
     errno = EPERM;
     return getenv("FILE_FAULT_LINKS") ? -1 : real(from, to);
 }

@@ -91,11 +91,15 @@ TEST(FileSystems, FilesThatBelongTogetherStayWhereOneCannotBeReplaced) {
             return all;
         };
         const auto before = contents();
-        const ProgramResult result =
-            run_faulty(folder + "/" + file, {"FILE_FAULT=rename:1+:EPERM", "FILE_FAULT_LINKS=0"}, command);
-        EXPECT_EQ(result.status, 1);
-        EXPECT_TRUE(contains(result.err, "cannot rename ")) << result.err;
-        EXPECT_TRUE(contents() == before);
+        for (const char* kind : {"immutable", "mount"}) {
+            SCOPED_TRACE(kind);
+            const ProgramResult result =
+                run_faulty(folder + "/" + file, {format_string("FILE_FAULT_FIXED=%s", kind)}, command);
+            EXPECT_EQ(result.status, 1);
+            EXPECT_TRUE(contains(result.err, std::string_view(kind) == "mount" ? "cannot rename " : "cannot replace "))
+                << result.err;
+            EXPECT_TRUE(contents() == before);
+        }
     }
     for (const Words& command : {start, prepare, export_hf, resume}) expect_ok(run_program(command));
 }

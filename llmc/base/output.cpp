@@ -1,8 +1,11 @@
 #include "llmc/base/output.h"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "llmc/base/error.h"
+#include "llmc/base/system_files.h"
 
 bool begins_with(const std::string& path, int magic) {
     const std::string_view bytes(reinterpret_cast<const char*>(&magic), sizeof magic);
@@ -48,14 +51,21 @@ void check_writable(const std::string& path) {
     if (!is_written_in_place(path)) FileWriter(path, Target::named);
 }
 
-void check_replaceable(const std::string& path) {
+void check_can_move(const std::string& path) {
     if (!is_regular(path)) return;
     const std::string trial = temporary_of(path);
     std::error_code error;
     std::filesystem::create_hard_link(path, trial, error);
     if (!error) return remove_file(trial);
-    rename_file(path, trial);  // it has no links, as all files of some file systems
-    rename_file(trial, path);
+    if (error == std::errc::cross_device_link) {  // a mount, most likely, which cannot move
+        rename_file(path, trial);
+        rename_file(trial, path);
+    } else if (error == std::errc::operation_not_permitted) {  // also where a file system has no links
+        if (const int file = open_path(path, Access::write); file >= 0)
+            close_written(file);
+        else if (errno == EPERM)
+            fail("cannot replace %s: %s", path.c_str(), strerror(EPERM));
+    }
 }
 
 FileWriter lock_outputs(const std::string& path) {

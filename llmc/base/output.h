@@ -29,7 +29,7 @@ void check_writable(const std::string& path);
 
 // Error if a file that will be replaced or removed cannot be: a mount, an immutable or append-only file. For
 // programs that replace several files. Uses the temporary name of the file.
-void check_replaceable(const std::string& path);
+void check_can_move(const std::string& path);
 
 // The lock on outputs that a program writes one after the other, to hold until all are there: a writer of
 // PATH, which may be a folder, that is never finished. Error if another program holds it, or if the file with

@@ -283,11 +283,11 @@ static void check_outputs(const PreparationOptions& options, std::vector<std::st
 }
 
 // Error if a file of the earlier shards would stay, so that neither they nor the new ones are complete.
-static void check_replaceable(const PreparationOptions& options, const std::string& prefix) {
-    for (const std::string& path : earlier_shards(options)) check_replaceable(path);
+static void check_earlier_files(const PreparationOptions& options, const std::string& prefix) {
+    for (const std::string& path : earlier_shards(options)) check_can_move(path);
     for (const char* end : {".json", ".tokenizer", "_tokenizer.json", "_tokenizer.bin"})
         if (const std::string path = prefix + end; !is_same_file(path, options.tokenizer))
-            check_replaceable(path);
+            check_can_move(path);
 }
 
 static void check_options(const PreparationOptions& options) {
@@ -519,7 +519,7 @@ void prepare_tokens(PreparationOptions options) {
     check_outputs(options, files);
     const FileWriter lock = lock_outputs((fs::path(options.out) / options.name).generic_string());
     const std::string& prefix = lock.path;
-    check_replaceable(options, prefix);
+    check_earlier_files(options, prefix);
     StagedShards staged;
     Tokenizer of_reader = find_tokenizer(options);  // which cuts blocks while the others encode
     reader.tokenizer = &of_reader;

@@ -58,7 +58,7 @@ void export_hugging_face(const std::string& folder, const ExportedModel& model) 
     if (free_bytes(folder) < bytes)
         fail("no room for the model in %s: it takes %.1f MiB, and %.1f are free", folder.c_str(),
              double(bytes) / (1 << 20), double(free_bytes(folder)) / (1 << 20));
-    for (const std::string& old : file_names) check_replaceable(folder + "/" + old);
+    for (const std::string& old : file_names) check_can_move(folder + "/" + old);
     const std::string name = fs::absolute(folder).lexically_normal().filename().generic_string();
     write_whole_file(folder + "/" + card_name,
                      {model_card(name, model.source, model.config, model.tokenizer)});

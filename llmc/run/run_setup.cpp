@@ -537,7 +537,7 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     log.tokens_before = inputs.tokens_before(start.step);
     log.open(start.folder, start.continues ? start.step : -1, o.tensorboard, [&] {
         for (const char* name : {"main.log", "metrics.csv", "options.toml"})
-            check_replaceable(start.folder + "/" + name);
+            check_can_move(start.folder + "/" + name);
         make_room(o, inputs, share);  // deletes checkpoints
         write_whole_file(options_path(start.folder),
                          {options_text(o)});  // without it, logs are somebody else's

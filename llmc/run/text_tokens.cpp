@@ -361,7 +361,7 @@ void prepare_text(const Options& o, std::vector<PreparationOptions> sources) {
         if (is_prepared && source.is_chat) show_example(source);
     if (is_prepared) return;
     for (const std::string& name : names_in(folder_of(o)))  // before an earlier run moves
-        if (!is_temporary_name(fold_case(name))) check_replaceable(folder_of(o) + "/" + name);
+        if (!is_temporary_name(fold_case(name))) check_can_move(folder_of(o) + "/" + name);
     if (o.is_stories()) {
         remove_file(stamp);
         write_stories(sources[0]);
