@@ -96,7 +96,8 @@ TEST(FileSystems, FilesThatBelongTogetherStayWhereOneCannotBeReplaced) {
             const ProgramResult result =
                 run_faulty(folder + "/" + file, {format_string("FILE_FAULT_FIXED=%s", kind)}, command);
             EXPECT_EQ(result.status, 1);
-            EXPECT_TRUE(contains(result.err, std::string_view(kind) == "mount" ? "cannot rename " : "cannot replace "))
+            EXPECT_TRUE(contains(result.err,
+                                 std::string_view(kind) == "mount" ? "cannot rename " : "cannot replace "))
                 << result.err;
             EXPECT_TRUE(contents() == before);
         }
