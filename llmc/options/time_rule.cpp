@@ -57,8 +57,8 @@ static double most_epochs(double tokens, double parameters) {
 }
 
 // Repeated text counts less: some passes are as good as new text, many add nothing (after Muennighoff 2023,
-// eq. 5, whose constant is 15; the same runs fit 6). Of a short text in a BPE, 5: tinyshakespeare has 1.949 bits
-// with 4 x 192 after 28 passes, 1.922 with 6 x 384 on bytes after 7.
+// eq. 5, whose constant is 15; the same runs fit 6). Of a short text in a BPE, 5: tinyshakespeare has 1.949
+// bits with 4 x 192 after 28 passes, 1.922 with 6 x 384 on bytes after 7.
 static double worth_of_tokens(double seen, double unique, double repeats) {
     if (seen <= unique) return seen;
     return unique * (1 + repeats * (1 - std::exp(-(seen / unique - 1) / repeats)));
