@@ -247,7 +247,7 @@ TEST(ChatExamples, Fields) {
     EXPECT_EQ(messages(R"({"system":"s","conversations":[{"role":"user","content":"q"},
                            {"role":"assistant","content":"a"}]})")[0],
               said("system", "s"));
-    EXPECT_EQ(messages(R"({"system":"t","conversations":[{"from":"system","value":"s"},
+    EXPECT_EQ(messages(R"({"system":"s","conversations":[{"from":"system","value":"s"},
                            {"from":"human","value":"q"},{"from":"gpt","value":"a"}]})")[0],
               said("system", "s"));
     EXPECT_EQ(messages(R"({"messages":[{"role":"user","from":"Ann","content":"q"},
@@ -273,10 +273,10 @@ TEST(ChatExamples, Fields) {
         contains(error_of(R"({"messages":[{"role":"user","content":[{"type":"image","text":"q"}]}]})"),
                  "message 1 is not"));
     EXPECT_TRUE(contains(error_of(R"({"messages":[{"role":"assistant","content":"a","weight":0}]})"),
-                         "has a weight"));
+                         "has weight 0: all answers"));
     EXPECT_TRUE(contains(error_of(R"({"system":"s","messages":[{"role":"user","content":"q"},
                                       {"role":"assistant","content":"a","weight":0}]})"),
-                         "message 2 has a weight"));
+                         "message 2 has weight 0"));
     EXPECT_TRUE(contains(error_of(R"({"prompt":"q","completion":" "})"), "an answer is empty"));
     EXPECT_TRUE(contains(error_of(R"({"text":"q"})"), "x: line 1 has neither messages nor"));
 }
@@ -296,10 +296,20 @@ TEST(ChatExamples, NothingIsLostSilently) {
              {R"({"messages":[{"tool_calls":[{}],)" + answer + R"("content":"a"}]})",
               "message 1 has a field 'tool_calls'"},
              {R"({"messages":[{"reasoning_content":"r",)" + answer + R"("content":"a"}]})",
-              "message 1 has a field 'reasoning_content'"}})
+              "message 1 has a field 'reasoning_content'"},
+             {R"({"messages":[{"value":"b",)" + answer + R"("content":"a"}]})",
+              "message 1 has a field 'value'"},
+             {R"({"context":"c",)" + end, "line 1 has a field 'context'"},
+             {R"({"input":"i","prompt":"q","completion":"a"})", "line 1 has a field 'input'"},
+             {R"({"system":"t","messages":[{"role":"system","content":"s"},{)" + answer +
+                  R"("content":"a"}]})",
+              "line 1 has a field 'system' and a system message"},
+             {R"({"messages":[{"train":false,)" + answer + R"("content":"a"}]})",
+              "message 1 has train false"},
+             {R"({"label":false,)" + end, "line 1 has label false"}})
         EXPECT_TRUE(contains(error_of(field.c_str()), named)) << field;
-    for (const std::string nothing :
-         {R"("input":null,"system":"")", R"("history":[],"tools":"[]")", R"("input":[],"images":null)"})
+    for (const std::string nothing : {R"("input":null,"system":"")", R"("history":[],"tools":"[]")",
+                                      R"("input":[],"images":null)", R"("weight":1,"label":3,"train":true)"})
         EXPECT_EQ(error_of(("{" + nothing + "," + end).c_str()), "") << nothing;
     const json listed = parse_json_object(
         R"({"system":[{"type":"text","text":"s"}],"instruction":"q","input":[{"text":"i"}],"output":"a"})",

@@ -71,14 +71,16 @@ TEST(FileSystems, FilesThatBelongTogetherStayWhereOneCannotBeReplaced) {
         start = with({program, "--text", text + ":1", "--text", more + ":1", "-o", run}, small),
         prepare = {BINARY_DIR "/prepare_data", "--out", data.shards, "--name", "x", text},
         export_hf = {program, "-e", data.run_folder, "--export", "hf", hf},
+        corpus = {BINARY_DIR "/make_corpus", "--out", data.shards + "/c.txt", "--stories", "9"},
         resume = {program, "-y", "1", "-o", data.run_folder, "-x", "6", "-nk", "1", "--no-keep-best"};
-    for (const Words& command : {start, prepare, export_hf}) expect_ok(run_program(command));
+    for (const Words& command : {start, prepare, export_hf, corpus}) expect_ok(run_program(command));
     write_text(text, 1001);
     for (const auto& [command, folder, file] : {std::tuple(start, run, "tokens/text2_val.bin"),
                                                 {start, run, "tokens/text1.json"},
                                                 {prepare, data.shards, "x_train.bin"},
                                                 {prepare, data.shards, "x.json"},
                                                 {export_hf, hf, "model.safetensors"},
+                                                {corpus, data.shards, "c.json"},
                                                 {resume, data.run_folder, "main.log"},
                                                 {resume, data.run_folder, "metrics.csv"},
                                                 {resume, data.run_folder, "options.toml"}}) {

@@ -237,8 +237,9 @@ TEST_F(Generate, InteractivePromptsAreContinued) {
     const Words interactive = {program, "-e", tiny, "--device", "cpu", "-n", "30", "-i"};
     EXPECT_EQ(run_with_input(interactive, "To be\n\nOnce").out, one + two);
     EXPECT_NE(run_with_input(interactive, "caf\xe9").err.find("not UTF-8 at byte 3"), std::string::npos);
-    if (const File directory{fopen(folder.path.c_str(), "rb")})  // not on Windows
+    if (const File directory{fopen(folder.path.c_str(), "rb")}) {  // not on Windows
         EXPECT_TRUE(contains(run_program(interactive, {}, directory.get()).err, "standard input: Is a dir"));
+    }
     const std::string shown = on_terminal({"-n", "30", "-i"}, "To be\nOnce\n\x04");
     if (shown.empty()) GTEST_SKIP() << "no pseudo-terminal";
     EXPECT_NE(on_terminal({"-i"}, "No\x03\x04"), "");  // deletes the line; then the input ends

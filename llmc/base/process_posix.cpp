@@ -149,7 +149,7 @@ static bool pass_output_on(PipeEnds& outputs) {
         if (!waiting[i].revents || poll(&stream, 1, 20) == 0) continue;
         char chunk[4096];
         const ssize_t count = read(outputs[i], chunk, sizeof chunk);
-        if (count == 0) outputs.shut(i);
+        if (count == 0 || (count < 0 && errno != EINTR)) outputs.shut(i);
         if (count <= 0) continue;
         fwrite(chunk, 1, size_t(count), streams[i]);  // the program's end reports an error
         fflush(streams[i]);

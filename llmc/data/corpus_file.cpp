@@ -59,6 +59,7 @@ uint64_t write_corpus(const CorpusOptions& options) {
     std::optional<FileWriter> numbers;  // only beside a file
     if (!is_written_in_place(options.out)) {
         check_output(json_path.generic_string(), {options.tokenizer}, is_sidecar, Target::file);
+        check_can_move(json_path.generic_string());
         // the first of both files, so that another program cannot write either
         numbers.emplace(json_path.generic_string());
     }

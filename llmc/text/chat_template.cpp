@@ -164,8 +164,24 @@ static void refuse_unread(const json& object, std::initializer_list<const char*>
     }
 }
 
+// Error if an answer is not to be learnt like all others.
+static void refuse_weights(const json& object, const std::string& where) {
+    const auto refuse = [&](const char* name, const json& value) {
+        fail("%s has %s %s: all answers count alike", where.c_str(), name, describe_json(value).c_str());
+    };
+    if (const json weight = object.value("weight", json()); !weight.is_null() && weight != 1)
+        refuse("weight", weight);
+    for (const char* name : {"train", "loss", "label", "kto_tag"})
+        if (const json value = object.value(name, json()); value == false) refuse(name, value);
+    if (const json value = object.value("masked", json()); value == true) refuse("masked", value);
+}
+
 static json messages_of_fields(const json& object, const std::string& where) {
-    refuse_unread(object, {"history", "tools", "functions", "images", "videos", "audios"}, where);
+    refuse_unread(object,
+                  {"history", "tools", "functions", "images", "image", "videos", "audios", "audio", "context",
+                   "documents", "system_prompt", "suffix", "reasoning_content", "reasoning", "thinking"},
+                  where);
+    refuse_weights(object, where);
     if (const json listed = listed_messages(object); !listed.is_null()) return listed;
     if (has_instruction(object)) {
         std::string question = object["instruction"];
@@ -178,6 +194,7 @@ static json messages_of_fields(const json& object, const std::string& where) {
             "%s has neither messages nor conversations nor prompt and completion nor instruction and output, "
             "as texts",
             where.c_str());
+    refuse_unread(object, {"input"}, where);
     return json::array({message("user", object["prompt"]), message("assistant", object["completion"])});
 }
 
@@ -189,9 +206,12 @@ static std::string plain_role(const std::string& role) {
 json messages_of(const json& object, const std::string& where, bool* is_unanswered) {
     const json messages = messages_of_fields(object, where);
     json plain = json::array();
-    if (messages[0].value("role", json()) != "system" && messages[0].value("from", json()) != "system")
-        if (const std::string system = optional_text(object, "system", where); !system.empty())
-            plain.push_back(message("system", system));
+    const std::string system = optional_text(object, "system", where);
+    const json& first = messages[0];
+    const bool begins = first.value("role", json()) == "system" || first.value("from", json()) == "system";
+    if (begins && !system.empty() && said_in(first, first.contains("role") ? "content" : "value") != system)
+        fail("%s has a field 'system' and a system message with another text", where.c_str());
+    if (!begins && !system.empty()) plain.push_back(message("system", system));
     size_t end = 0, number = 0;
     for (const json& m : messages) {
         const std::string here = where + ": message " + std::to_string(++number);
@@ -203,9 +223,11 @@ json messages_of(const json& object, const std::string& where, bool* is_unanswer
         if (role != "system" && role != "user" && role != "assistant")
             fail("%s: the role '%s' is none of system, user (human) and assistant (gpt)", where.c_str(),
                  printable(role).c_str());
-        refuse_unread(m, {"tool_calls", "function_call", "reasoning_content", "reasoning", "thinking"}, here);
-        if (const json weight = m.value("weight", json()); !weight.is_null() && weight != 1)
-            fail("%s has a weight: all answers count alike", here.c_str());
+        refuse_unread(m,
+                      {"tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "thought",
+                       "refusal", "audio", "images", "image", is_share ? "content" : "value"},
+                      here);
+        refuse_weights(m, here);
         plain.push_back(message(role.c_str(), content));
         if (role != "assistant") continue;
         if (trimmed(content.get<std::string>()).empty()) fail("%s: an answer is empty", where.c_str());
