@@ -404,7 +404,7 @@ TEST(Lines, HellaswagInVainNeedsNoFile) {
 }
 
 #ifndef _WIN32
-// Each key is typed once the program has read the one before.
+// Each key is typed once the program has answered the one before, or shown nothing for half a second.
 static std::string shown_by_line_editor(const Words& keys) {
     int terminal = -1;
     const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
@@ -414,17 +414,22 @@ static std::string shown_by_line_editor(const Words& keys) {
     }
     std::string shown;
     char chunk[4096];
-    for (size_t next = 0; child > 0;) {
+    bool has_answered = false;
+    int tenths = 0;  // of a second without a sign of life
+    for (size_t next = 0; child > 0 && tenths < 300;) {
         pollfd waiting = {terminal, POLLIN, 0};
-        if (poll(&waiting, 1, 100) == 0) {  // it waits for a key
-            if (next == keys.size()) break;
+        if (poll(&waiting, 1, 100) > 0) {
+            const ssize_t count = read(terminal, chunk, sizeof chunk);
+            if (count <= 0) break;
+            shown.append(chunk, size_t(count));
+            has_answered = true;
+            tenths = 0;
+        } else if (tenths++; next < keys.size() && (has_answered || (next > 0 && tenths == 5))) {
             EXPECT_EQ(write(terminal, keys[next].data(), keys[next].size()), ssize_t(keys[next].size()));
             next++;
-            continue;
+            has_answered = false;
+            tenths = 0;
         }
-        const ssize_t count = read(terminal, chunk, sizeof chunk);
-        if (count <= 0) break;
-        shown.append(chunk, size_t(count));
     }
     if (child < 0) return "";
     kill(child, SIGKILL);

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include "llmc/base/error.h"
 #include "llmc/base/system_files.h"
@@ -53,19 +54,16 @@ void check_writable(const std::string& path) {
 
 void check_can_move(const std::string& path) {
     if (!is_regular(path)) return;
+    // it is no folder, which Linux says after it has asked whether the path may be removed
+    if (!remove_folder(path) && (errno == EPERM || errno == EACCES || errno == EROFS))
+        fail("cannot replace %s: %s", path.c_str(), strerror(errno));
     const std::string trial = temporary_of(path);
     std::error_code error;
     std::filesystem::create_hard_link(path, trial, error);
     if (!error) return remove_file(trial);
-    if (error == std::errc::cross_device_link) {  // a mount, most likely, which cannot move
-        rename_file(path, trial);
-        rename_file(trial, path);
-    } else if (error == std::errc::operation_not_permitted) {  // also where a file system has no links
-        if (const int file = open_path(path, Access::write); file >= 0)
-            close_written(file);
-        else if (errno == EPERM)
-            fail("cannot replace %s: %s", path.c_str(), strerror(EPERM));
-    }
+    if (error != std::errc::cross_device_link) return;
+    rename_file(path, trial);  // a mount, most likely, which cannot move
+    rename_file(trial, path);
 }
 
 FileWriter lock_outputs(const std::string& path) {
