@@ -322,9 +322,6 @@ static void export_model(const Options& o) {
     const std::string &format = o.export_to[0], &path = o.export_to[1];
     format == "hf" ? check_export_folder(path) : check_export_file(path);
     ModelSource model = find_model(o.model);
-    if (model.has_unusable_tokenizer && !model.tokenizer && o.tokenizer.empty())
-        fail("-e %s: without its tokenizer, which cannot be used, --export needs another one: --tokenizer",
-             o.model.c_str());
     ModelConfig config = {};
     std::optional<GPT2<float>> g;
     read_found_model(model, [&] {
@@ -334,6 +331,9 @@ static void export_model(const Options& o) {
     });
     std::optional<Tokenizer> tokenizer =
         tokenizer_for(o.tokenizer, model, config.vocab_size, model.tokenizer);
+    if (!tokenizer && (model.tokenizer || model.has_unusable_tokenizer))
+        fail("-e %s: without its tokenizer, which cannot be used, --export needs another one: --tokenizer",
+             o.model.c_str());
     config.max_seq_len = trained_positions(model, config);  // the first rows of wpe
     if (!model.chosen.empty()) print_line(notes_of_export(o), "%s", model.chosen.c_str());
     const ReadTensor read = parameter_reader(*g);

@@ -289,6 +289,14 @@ TEST(ExportRoles, AreKeptByARunAndItsExport) {
     expect_ok(run_program("train_gpt2 -e", run, "--export gguf", gguf));
     for (const char* key : {"tokenizer.chat_template", "tokenizer.ggml.padding_token_id"})
         EXPECT_TRUE(contains(read_whole_file(gguf), key));
+    const std::string member = R"("chat_template": "{{ messages }} </s>")",
+                      listed =
+                          R"("chat_template": [{"name": "default", "template": "{{ messages }} of it"}])";
+    const size_t at = config.find(member);
+    write_whole_file(back + "/tokenizer_config.json",
+                     {config.substr(0, at), listed, config.substr(at + member.size())});
+    expect_ok(run_program("train_gpt2 -e", back, "--export gguf", gguf));
+    EXPECT_TRUE(contains(read_whole_file(gguf), "{{ messages }} of it"));
     std::filesystem::create_directories(back + "/additional_chat_templates");
     expect_refusal(
         run_program("prepare_data", folder / "text", "--tokenizer", back, "--out", folder.path, "--name x"),

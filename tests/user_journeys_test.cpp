@@ -431,11 +431,14 @@ TEST_F(Journey, AnExportDescribesItsTokenizer) {
     expect_ok(train("my", {"-o", folder / "bytes", "-n", "4"}));
     export_run("bytes");
     std::filesystem::rename(hf, folder / "unusable");
-    for (const char* file : {"unusable/vocab.json", "unusable/tokenizer.json"})
-        write_whole_file(folder / file, {"{}"});
-    const ProgramResult refused = run_program("train_gpt2 -e", folder / "unusable", "--export hf", hf);
-    EXPECT_EQ(refused.status, 1);  // it does not guess another one
-    EXPECT_TRUE(contains(refused.err, "--export needs another one"));
+    write_whole_file(folder / "unusable/tokenizer.json", {"{}"});  // vocab.json may have other ids
+    expect_ok(train("bpe", {"-o", folder / "lost", "--tokenizer", folder / "small.bin", "-n", "4"}));
+    std::filesystem::remove(folder / "lost/tokenizer.bin");
+    for (const char* model : {"unusable", "lost"}) {
+        const ProgramResult refused = run_program("train_gpt2 -e", folder / model, "--export hf", hf);
+        EXPECT_EQ(refused.status, 1);  // it does not guess another one
+        EXPECT_TRUE(contains(refused.err, "--export needs another one")) << refused.err;
+    }
 }
 
 TEST_F(Journey, ARunInTheFolderOfItsModelKeepsTheTokenizer) {

@@ -46,6 +46,7 @@ static void run_report(const Options& options, const std::string& command) {
     const FileWriter lock = lock_outputs(options.out + "/report");
     check_output(file, {}, is_report, Target::file);
     check_output(page, {}, is_page, Target::file);
+    for (const std::string& path : {file, page}) check_can_move(path);
     const auto save = [&](const Report& report) {
         write_whole_file(file, {json_text(report_to_json(report), 1), "\n"});
         write_whole_file(page, {report_page(report)});

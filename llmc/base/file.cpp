@@ -37,6 +37,7 @@ bool is_missing(int error) { return error == ENOENT || error == ENOTDIR; }
 
 [[noreturn]] static void fail_to_open(const std::string& path, int error) {
     if (!is_missing(error)) fail_file("cannot open", path, error);
+    if (get_status(path, Links::keep)) fail_file("cannot open", path, "it is a link that leads nowhere");
     fail("cannot open %s: %s", path.c_str(), strerror(error));
 }
 

@@ -385,7 +385,7 @@ static void expect_no_run_file(const std::string& dir, int step) {
 }
 
 std::string check_model_of_checkpoint(const std::string& dir, int step) {
-    if (!file_exists(run_path(dir, step))) return "";
+    if (!optional_file_exists(run_path(dir, step))) return "";
     return verified_run(dir, step, [&](const nlohmann::json& files) {
         check_seal(model_path(dir, step), files.at("model"));
     });
@@ -415,7 +415,7 @@ static std::vector<nlohmann::json> seals_of_states(const nlohmann::json& files) 
 std::string check_checkpoint(const std::string& dir, int step, const BytesRead& progress, Verify verify) {
     const std::string model = model_path(dir, step);
     std::string run;
-    if (file_exists(run_path(dir, step)))
+    if (optional_file_exists(run_path(dir, step)))
         run = verified_run(dir, step, [&](const nlohmann::json& files) {
             check_seal(model, files.at("model"), progress, verify);
             int part = 0;
@@ -458,7 +458,7 @@ void read_checkpoint(const std::string& dir, int step, const CheckpointReader& r
     std::vector<nlohmann::json> states;
     bool has_run = false;
     job.agree([&] {  // the others would wait for a process that cannot read it
-        has_run = file_exists(run_path(dir, step));
+        has_run = optional_file_exists(run_path(dir, step));
         if (has_run)
             verified_run(dir, step, [&](const nlohmann::json& files) {
                 model = seal_from_json(files.at("model"));
@@ -547,7 +547,7 @@ FoundCheckpoint find_latest_checkpoint(const std::string& dir, const BytesRead& 
 
 FoundCheckpoint find_latest_model(const std::string& dir) {
     return find_latest(dir, [&](int step) {
-        if (!file_exists(run_path(dir, step))) expect_no_run_file(dir, step);
+        if (!optional_file_exists(run_path(dir, step))) expect_no_run_file(dir, step);
         read_model_header(model_path(dir, step));
         return check_model_of_checkpoint(dir, step);
     });

@@ -148,12 +148,13 @@ static void add_tokenizer(Metadata& metadata, Tokenizer& tokenizer) {
     metadata.add_uint("tokenizer.ggml.bos_token_id", tokenizer.end_of_text);
     metadata.add_uint("tokenizer.ggml.eos_token_id", tokenizer.end_of_text);
     metadata.add_bool("tokenizer.ggml.add_bos_token", true);
+    if (const std::string chat = chat_template_of(tokenizer.roles); !chat.empty())
+        metadata.add_text("tokenizer.chat_template", chat);
     JsonMembers roles;
     add_roles(roles, tokenizer.roles, "config");
     for (const auto& [role, value] : roles) {
         const auto token = std::find(tokenizer.tokens.begin(), tokenizer.tokens.end(),
                                      value.is_string() ? value.get<std::string>() : "");
-        if (role == "chat_template" && value.is_string()) metadata.add_text("tokenizer.chat_template", value);
         if (token == tokenizer.tokens.end()) continue;
         const auto id = uint32_t(token - tokenizer.tokens.begin());
         if (role == "pad_token") metadata.add_uint("tokenizer.ggml.padding_token_id", id);

@@ -69,6 +69,7 @@ static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool
         } catch (const Error& error) {
             warn("this tokenizer cannot be used: %s", error.what());
             has_unusable_one = true;
+            return std::nullopt;  // another file's tokens may have other ids
         }
     }
     return std::nullopt;
@@ -313,8 +314,8 @@ std::optional<Tokenizer> tokenizer_for(const std::string& asked, const ModelSour
     else if (recorded) {
         tokenizer = open_recorded_tokenizer(*recorded);
         if (!tokenizer && !recorded->file.empty() && get_status(recorded->file, Links::keep))
-            warn("%s is not the tokenizer that made the data of the model %s", recorded->file.c_str(),
-                 model.name.c_str());
+            warn("the tokenizer that made the data of the model %s is no longer in %s", model.name.c_str(),
+                 recorded->file.c_str());
     } else if (!model.has_unusable_tokenizer)
         tokenizer = nearby_tokenizer(model.path, data, vocab_size);
     if (!tokenizer) return std::nullopt;
