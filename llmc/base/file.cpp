@@ -37,7 +37,9 @@ bool is_missing(int error) { return error == ENOENT || error == ENOTDIR; }
 
 [[noreturn]] static void fail_to_open(const std::string& path, int error) {
     if (!is_missing(error)) fail_file("cannot open", path, error);
-    if (get_status(path, Links::keep)) fail_file("cannot open", path, "it is a link that leads nowhere");
+    const std::optional<FileStatus> itself = get_status(path, Links::keep);
+    if (itself && itself->kind == FileStatus::symbolic_link)
+        fail_file("cannot open", path, "it is a link that leads nowhere");
     fail("cannot open %s: %s", path.c_str(), strerror(error));
 }
 
@@ -194,7 +196,7 @@ bool is_link(const std::string& path) {
 
 bool optional_file_exists(const std::string& path) {
     if (file_exists(path)) return true;
-    if (is_link(path)) fail_file("cannot open", path, "it is a link that leads nowhere");
+    if (is_link(path)) fail_to_open(path, ENOENT);
     return false;
 }
 

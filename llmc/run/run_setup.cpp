@@ -477,12 +477,13 @@ static float next_rate(const Options& o, const RunInputs& inputs, int steps) {
 // The rate of the next step follows the schedule over the run's new length, which may be far above the rate
 // at which the run has ended.
 static void note_changed_rate(const Options& o, const RunInputs& inputs, const std::string& before) {
+    const int step = inputs.start.step, now = inputs.length.max_steps;
+    if (!inputs.start.resumed || step >= now) return;
     Options old;
     OptionTable table = option_table(old);
     read_options(table, before, "the options before", Source::run);
     const int recorded = inputs.start.state.max_steps, steps = recorded > 0 ? recorded : old.max_steps;
-    const int step = inputs.start.step, now = inputs.length.max_steps;
-    if (!inputs.start.resumed || steps < 1 || steps == now || step >= now) return;
+    if (steps < 1 || steps == now) return;
     const bool names_muon = o.muon_learning_rate > 0 || old.muon_learning_rate > 0;
     const auto constant_at = [&](float adamw, const Options& of) {
         const float muon = adamw * of.muon_rate_over_adamw_rate();
