@@ -10,11 +10,11 @@
 #include "llmc/base/lines.h"
 #include "llmc/base/os.h"
 #include "llmc/data/weighted_path.h"
-#include "llmc/files/checkpoint.h"
 #include "llmc/files/model_source.h"
 #include "llmc/options/arguments.h"
 #include "llmc/options/optimizer_defaults.h"
 #include "llmc/options/option_files.h"
+#include "llmc/options/resumed_options.h"
 #include "llmc/options/shared_options.h"
 #include "llmc/text/text_file.h"
 
@@ -295,13 +295,6 @@ bool finetunes(const Options& o) { return o.is_given(o.model) && names_model_fil
 
 // --- checks ---
 
-// As it would be given, such as "--include '*.md'"; "no --include" for the default.
-static std::string shown_or_none(const Option& row) {
-    Options defaults;
-    const bool is_default = row.texts() == option_table(defaults).find(row.name)->texts();
-    return is_default ? "no " + row.dashed() : row.shown();
-}
-
 // Error if the texts are no texts, or if an option says how files are read, and there are none to read.
 static void refuse_wrong_texts(OptionTable& table, const Options& o) {
     const std::vector<std::string> texts = without_weights(o.text);
@@ -371,64 +364,6 @@ static void note_without_effect(const OptionTable& table, Options& o) {
     for (const Option& row : table.rows)
         if (row.without_effect && row.source == Source::command_line)
             o.notes.push_back(format_string("-%s has no effect: %s", row.flag.c_str(), row.without_effect));
-}
-
-// The texts as whole paths, for comparisons and for messages.
-static std::string whole_paths(const std::vector<std::string>& texts) {
-    std::vector<std::string> whole;
-    for (const std::string& text : texts) whole.push_back(whole_path(text).generic_string());
-    return joined(whole, " --text ");
-}
-
-// Whether two texts of an option mean the same: a path has many spellings, and a weight has several.
-static bool mean_the_same(const Option& row, const std::string& now, const std::string& was) {
-    if (now == was || row.path == PathKind::none) return now == was;
-    const auto split = [&](const std::string& text) {
-        return row.has_weights ? weighted_path(text) : WeightedPath{text};
-    };
-    const WeightedPath a = split(now), b = split(was);
-    return a.weight == b.weight && (whole_path(a.path) == whole_path(b.path) || is_same_file(a.path, b.path));
-}
-
-// Whether a row of the table is given, with other texts than a run has.
-static bool is_changed(const Option& row, const Option& before) {
-    const std::vector<std::string> now = row.texts(), was = before.texts();
-    const auto same = [&](const std::string& a, const std::string& b) { return mean_the_same(row, a, b); };
-    return row.source >= Source::config && !std::ranges::equal(now, was, same);
-}
-
-// A resumed run continues its own model, with the tokens that are in its folder, whatever is given: they must
-// be of that model and text.
-static void refuse_other_inputs(OptionTable& table, const Options& o, const SavedOptions& saved) {
-    const char* what_to_do = "leave it out, or start a new run in another folder";
-    Options before;
-    OptionTable table_before = option_table(before);
-    read_options(table_before, saved.text, saved.path, Source::run);
-    if (is_changed(*table.find("text"), *table_before.find("text")))
-        fail("--text %s: the run in %s trains on %s; %s", joined(o.text, " --text ").c_str(),
-             o.output.c_str(), before.text.empty() ? "no text" : whole_paths(before.text).c_str(),
-             what_to_do);
-    const auto is_other = [&](const std::string& now, const std::string& was) {
-        return o.sources.of(&now) >= Source::config && whole_path(now) != whole_path(was) &&
-               !is_same_file(now, was);
-    };
-    if (is_other(o.model, before.model) && !o.start_over)
-        fail("-e %s: the run in %s began with -e %s and continues its own model; %s", o.model.c_str(),
-             o.output.c_str(), before.model.c_str(), what_to_do);
-    if (o.is_given(o.overfit) && o.overfit != before.overfit && !o.start_over)
-        fail("-a %d: the run in %s has -a %d and continues with its data; %s", o.overfit, o.output.c_str(),
-             before.overfit, what_to_do);
-    if (!before.text.empty() && is_other(o.tokenizer, before.tokenizer))
-        fail("--tokenizer %s: the tokens of the run in %s were prepared with %s; %s", o.tokenizer.c_str(),
-             o.output.c_str(),
-             before.tokenizer.empty() ? "its model's own" : ("--tokenizer " + before.tokenizer).c_str(),
-             what_to_do);
-    for (const Option& row : table.rows) {
-        const Option& row_before = *table_before.find(row.name);
-        if (row.is_fixed && is_changed(row, row_before))
-            fail("%s: the tokens of the run in %s were prepared with %s; %s", shown_or_none(row).c_str(),
-                 o.output.c_str(), shown_or_none(row_before).c_str(), what_to_do);
-    }
 }
 
 const char* why_nothing_is_saved(const Options& o) { return o.output.empty() ? "there is no -o" : "-n is 0"; }
@@ -540,46 +475,6 @@ void complete_options(Options& o) {
 
 // --- all of it ---
 
-// Error if a run is to start over that llm.c began, or without options: what it began with is not recorded.
-static void refuse_unknown_start(const Options& o) {
-    for (const int step : list_checkpoints(o.output))
-        if (o.start_over && is_same_file(o.model, model_path(o.output, step)))
-            fail("--start-over: it is not recorded which model the run in %s began with: name it with -e",
-                 o.output.c_str());
-}
-
-// Takes options that neither the command line nor --config gives from the options.toml of the run to resume,
-// then from the newest checkpoint.
-static void read_saved_options(OptionTable& table, Options& o) {
-    choose_folder(table, o);
-    if (!o.resume || o.output.empty()) return;
-    const std::string path = options_path(o.output);
-    std::vector<SavedOptions> all;
-    if (file_exists(path)) all.push_back({read_whole_file(path, 1 << 20), path});
-    all.push_back(options_of_checkpoint(o.output));
-    std::erase_if(all, [](const SavedOptions& saved) { return saved.path.empty(); });
-    if (all.empty()) {  // llm.c saves none: the run continues its newest model
-        const std::vector<int> steps = list_checkpoints(o.output);
-        if (!steps.empty()) table.set(*table.find("model"), {model_path(o.output, steps[0])}, Source::run);
-        refuse_unknown_start(o);
-        return;
-    }
-    refuse_other_inputs(table, o, all[0]);
-    Option& minutes = *table.find("minutes");  // they have chosen the run's steps when it began
-    const std::vector<std::string> given = minutes.texts();
-    const bool is_given = minutes.source == Source::command_line;
-    if (is_given) minutes.source = Source::built_in;
-    for (const SavedOptions& saved : all) read_options(table, saved.text, saved.path, Source::run);
-    refuse_unknown_start(o);
-    if (is_given && minutes.texts() != given)
-        o.notes.push_back(
-            o.start_over
-                ? "--minutes has no effect: --start-over takes the run's options, and its "
-                  "steps; without -y 1, --minutes chooses those of a new run"
-                : "--minutes has no effect: it chooses the steps of a new run; -x makes this one longer");
-    o.notes.push_back("options that are not given come from " + all[0].path);
-}
-
 // llm.c's -h has a value; as the last argument, or before an option, it asks for help.
 static std::vector<std::string> arguments_of(int argc, char** argv) {
     std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -624,7 +519,8 @@ bool parse_options(int argc, char** argv, Options& o) {
                      : "");
     if (file_exists(o.output) && !is_folder(o.output))
         fail("-o %s is a file: name a folder", o.output.c_str());
-    read_saved_options(table, o);
+    choose_folder(table, o);
+    take_options_of_run(table, o);
     refuse_wrong_texts(table, o);
     choose_length(o);
     if (!o.exports()) note_without_effect(table, o);
