@@ -50,7 +50,7 @@ target_compile_options(file_fault PRIVATE -fno-sanitize=all)
 target_link_options(file_fault PRIVATE -fno-sanitize=all)
 target_link_libraries(file_fault PRIVATE ${CMAKE_DL_LIBS})
 foreach(test file_fault_test fault_kinds_test file_systems_test distributed_faults_test two_programs_test
-    resume_grid_test lease_test)
+    resume_grid_test lease_test text_faults_test)
   add_dependencies(${test} file_fault)
 endforeach()
 set(FAULT_LAYER ${CMAKE_CURRENT_BINARY_DIR}/vulkan_fault_layer)  # loaded by the Vulkan loader

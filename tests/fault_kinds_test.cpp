@@ -1,9 +1,8 @@
 // Kinds of faults that must not pass for something else: an error that may pass is no damage and no end of a
-// folder, errors that arrive at close() count, and what the program leaves out or leaves behind.
-// tests/file_fault.cpp makes the calls fail. A sample is tested; FILE_FAULT_ALL=1 tests all.
+// folder, errors that arrive at close() count, and what the program leaves behind. tests/file_fault.cpp makes
+// the calls fail. A sample is tested; FILE_FAULT_ALL=1 tests all. Faults of texts: text_faults_test.cpp.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,9 +15,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
 #include "llmc/files/checkpoint.h"
-#include "llmc/text/text_file.h"
 #include "tests/journeys.h"
-#include "tests/message_of.h"
 
 namespace fs = std::filesystem;
 
@@ -282,137 +279,6 @@ TEST(FaultKinds, ALogThatLosesLinesAtCloseSaysSo) {
     }
 }
 
-TEST(FaultKinds, ATextWhoseSeekFailsIsNotReadFromTheMiddle) {
-    TemporaryFolder folder;
-    write_text(folder / "short.txt", 2);
-    expect_refusal(run_faulty(folder / "short.txt", {"FILE_FAULT=lseek:1+:EIO"},
-                              preparation(folder / "short.txt", folder.path)),
-                   "short.txt: Input/output error");
-}
-
-// A text that is cut while it is read is not read in part.
-TEST(FaultKinds, ATextThatBecomesShorterIsAnError) {
-    const TemporaryFolder folder;
-    const std::string path = folder / "text";
-    write_text(path, 20000);
-    TextFile file(path);
-    fs::resize_file(path, 30000);
-    std::string text(1 << 20, ' ');
-    expect_error("became shorter", [&] { file.read(text.data(), text.size()); });
-    // standard input may begin in the middle of a file
-    expect_ok(run_program(
-        {"bash", "-c",
-         "(read line; exec " BINARY_DIR "/prepare_data - --out " + folder.path + " --name x) <" + path}));
-}
-
-// A run may lie in the folder of its text: its own files are no texts, whenever it was killed.
-TEST(FaultKinds, ARunNextToItsTextStartsAgainAfterAnyKill) {
-    const TemporaryFolder folder;
-    const std::string run = folder / "run", base = folder / "base";
-    fs::create_directory(base);
-    write_text(base + "/a.txt", 1000);
-    const Words start = with({program, "--text", run, "-o", run},
-                             words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16 --tokenizer "
-                                      "bytes -x 1 -b 2 -t 16 -s 0 --device cpu"));
-    for (const char* what : {"a first run", "a run over an earlier one"}) {
-        for (int n = 1, is_killed = 1; is_killed; n++) {
-            SCOPED_TRACE(format_string("%s, rename %d", what, n));
-            fs::remove_all(run);
-            fs::copy(base, run, fs::copy_options::recursive);
-            is_killed = run_faulty(run, {format_string("FILE_FAULT=rename:%d:kill", n)}, start).status != 0;
-            EXPECT_TRUE(is_killed || n > 5);
-            const ProgramResult again = run_program(start);
-            expect_ok(again);
-            EXPECT_FALSE(contains(again.out, "is not as it was"));
-        }
-        fs::remove_all(base);
-        fs::copy(run, base, fs::copy_options::recursive);
-    }
-}
-
-// Files that never end, have no size or turn to zeros are left out of a folder, and counted.
-TEST(FaultKinds, SpecialFilesInAFolderAreLeftOut) {
-    TemporaryFolder folder;
-    const std::string texts = folder / "texts";
-    fs::create_directories(texts);
-    write_text(texts + "/a.txt", 100);
-    fs::create_symlink("/proc/kmsg", texts + "/kernel");
-    fs::create_symlink("loop", texts + "/loop");
-    ASSERT_EQ(mkfifo((texts + "/pipe").c_str(), 0600), 0);
-    write_text(temporary_of(texts + "/b.txt"), 100);  // that a killed program left
-    write_text(texts + "/turns.txt", 3000);
-    const uint64_t text_bytes = fs::file_size(texts + "/turns.txt");
-    fs::resize_file(texts + "/turns.txt", uint64_t(200) << 20);  // a hole
-    const std::string lines = folder / "lines";
-    fs::create_directory(lines);
-    const std::string whole = numbered(500, "{\"text\": \"word ", "\"}\n");
-    write_whole_file(lines + "/a.jsonl", {whole, "{\"text\": \"so", std::string(9000, '\0')});
-    const ProgramResult of_lines = run_program(with(preparation(lines, folder.path), {"--field", "text"}));
-    EXPECT_EQ(of_lines.status, 0) << of_lines.err;
-    EXPECT_TRUE(contains(of_lines.err,
-                         format_string("a.jsonl is not text, but zeros, from byte %zu on", whole.size())));
-    const Words prepare = preparation(texts, folder.path),
-                train = with({program, "--text", texts, "-o", folder / "run"},
-                             words_of("-e custom:layers=1,heads=1,channels=8 --tokenizer bpe:300 -x 1 -b 2 "
-                                      "-t 16 -s 0 --device cpu"));
-    for (const Words& command :
-         {prepare, with(prepare, {"--tokenizer", "bpe:300"}), train,
-          args(bin("eval"), "--device cpu -e", folder / "run", "--text", texts)}) {
-        SCOPED_TRACE(command[0] + " " + command.back());
-        const ProgramResult result = run_program(with({"timeout", "60"}, command));
-        EXPECT_EQ(result.status, 0) << result.err;
-        EXPECT_TRUE(contains(result.err, "note: 4 entries were left out of folders"));
-        EXPECT_TRUE(contains(result.err, format_string("turns.txt is not text, but zeros, from byte %llu on",
-                                                       (unsigned long long)text_bytes)));
-    }
-    // a byte of value 0 is this character there
-    EXPECT_FALSE(contains(read_whole_file(folder / "x_tokenizer.json"), "\u0100\u0100"));
-}
-
-// The folder of the texts may hold all that the programs make. No second start reads it, nor complains.
-TEST(FaultKinds, WhatTheProgramsMadeIsNoText) {
-    TemporaryFolder folder;
-    write_text(folder / "a.txt", 1000);
-    const std::string before = read_whole_file(folder / "a.txt");
-    fs::current_path(folder.path);
-    const Words train = words_of(BINARY_DIR
-                                 "/train_gpt2 --text . -e custom:layers=1,heads=1,channels=8,max_seq_len=16 "
-                                 "--tokenizer bytes -b 2 -t 16 -s 0 --device cpu --tensorboard -x"),
-                prepare = words_of(BINARY_DIR "/prepare_data . --out . --name y --val-fraction 0.2");
-    for (int again = 0; again < 2; again++)
-        for (const Words& command :
-             {prepare, with(prepare, {"--tokenizer", "bpe:270"}), with(train, {"2", "-o", "."}),
-              with(train, {"2"}), words_of(BINARY_DIR "/make_corpus --stories 3 --out corpus.txt"),
-              with(train, args("3 -o . -y 1")), words_of(BINARY_DIR "/train_gpt2 -e . --export hf hf"),
-              words_of(BINARY_DIR "/train_gpt2 -e . --export gguf model.gguf"), with(prepare, {})}) {
-            SCOPED_TRACE(command[0] + " " + command[1] + " " + command.back());
-            const ProgramResult result = run_program(command);
-            EXPECT_EQ(result.status, 0) << result.err;
-            EXPECT_FALSE(contains(result.out + result.err, "is not as it was"));
-            fs::remove("corpus.txt");
-            if (command[0] != prepare[0]) continue;
-            EXPECT_TRUE(contains(result.out, format_string("%zu bytes,", before.size())));
-        }
-    EXPECT_EQ(read_whole_file(folder / "a.txt"), before);
-    fs::current_path("/");
-}
-
-// As nohup leaves it in the current folder.
-TEST(FaultKinds, WhatThisProgramPrintsIsNoText) {
-    TemporaryFolder folder;
-    const std::string texts = folder / "texts", log = texts + "/log";
-    fs::create_directory(texts);
-    write_text(texts + "/a.txt", 1000);
-    for (const char* stream : {">>", "2>>"}) {
-        write_whole_file(log, {"a line\n"});
-        const std::string command = "/prepare_data " + texts + " --out " + folder.path + " --name x ";
-        const ProgramResult result =
-            run_program({"bash", "-c", "exec " BINARY_DIR + command + stream + log});
-        EXPECT_EQ(result.status, 0);
-        EXPECT_TRUE(contains(result.err + read_whole_file(log), log + " is what this program prints"));
-    }
-}
-
 // Not even the folder is made: nothing could read the files of such a run.
 TEST(FaultKinds, APathTooLongForARunsFilesIsRefused) {
     const Data data;
@@ -448,15 +314,6 @@ TEST(FaultKinds, ATokenizerThatIsNoneOfTheModelIsNamed) {
     fs::remove(file);
     fs::create_directory(file);
     expect_named();
-}
-
-// One line of over 32 MiB, with tokens that need no end of a word.
-TEST(FaultKinds, ALongLineIsReadAsBytes) {
-    TemporaryFolder folder;
-    const std::string line(34 << 20, 'x');
-    write_whole_file(folder / "plain", {line});
-    expect_ok(run_program(preparation(folder / "plain", folder.path)),
-              format_string("%zu bytes,", line.size()));
 }
 
 // Nobody reads the output any more, while the program writes its files.
@@ -600,21 +457,4 @@ TEST(FaultKinds, ALinkThatLeadsNowhereIsNoDamage) {
         fs::rename(elsewhere, path);
     }
     EXPECT_EQ(files, 3);
-}
-
-// An error is not taken for another file.
-TEST(FaultKinds, ALinkIsLeftOutOrTheErrorIsSaid) {
-    TemporaryFolder folder;
-    fs::create_directories(folder / "d");
-    write_whole_file(folder / "d/a.txt", {std::string(3000, 'a'), "\n"});
-    fs::create_symlink("a.txt", folder / "d/b.txt");
-    int failed = 0;
-    for (const std::string& number : words_of("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16")) {
-        const ProgramResult result = run_faulty(folder / "d", {"FILE_FAULT=stat:" + number + ":EIO"},
-                                                preparation(folder / "d", folder.path));
-        failed += result.status != 0;
-        EXPECT_TRUE(contains(result.err, result.status ? "Input/output error" : "1 entry was left out"))
-            << number;
-    }
-    EXPECT_GT(failed, 3);
 }
