@@ -275,6 +275,10 @@ bool is_same_file(const std::string& a, const std::string& b) {
     return (look_alike || folded(a) == folded(b)) && is_same_name(a, b);
 }
 
+std::string whole_name(const std::string& path) {
+    return std::filesystem::absolute(path).lexically_normal().generic_string();
+}
+
 bool has_separator(const std::string& path) { return path.find_first_of(separators) != std::string::npos; }
 
 bool is_plain_name(const std::string& name) {

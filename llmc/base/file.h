@@ -85,6 +85,9 @@ std::vector<std::string> matching_paths(const std::string& pattern);
 // system ignores that. Where files have no lasting numbers, names decide.
 bool is_same_file(const std::string& a, const std::string& b);
 
+// The path from the root, without "." and "..", also if nothing is there.
+std::string whole_name(const std::string& path);
+
 // Whether a path has more parts than one, as the system separates them.
 bool has_separator(const std::string& path);
 // Whether it names something in a folder, and nothing elsewhere: ../x and, on Windows, ..\\x and C:x do not.

@@ -119,10 +119,6 @@ static std::string chat_description(const PreparationOptions& p) {
     return format_string("chat %d %d %s\n", p.pack_tokens, p.loss_on_questions, chat.c_str());
 }
 
-static std::string whole_name(const std::string& path) {
-    return std::filesystem::absolute(path).lexically_normal().generic_string();
-}
-
 // The names, sizes and times of files, a line each, and the sum of the sizes.
 static std::pair<std::string, uint64_t> listing_of(const std::vector<std::string>& files) {
     std::string list;

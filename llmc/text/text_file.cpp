@@ -413,8 +413,7 @@ static void check_text(const std::string& path) {
 std::string SeenFiles::add(const std::string& path) {
     const std::optional<FileStatus> status = look_at(path);
     if (!status || status->kind != FileStatus::regular) return "";
-    const std::string name = std::filesystem::absolute(path).lexically_normal().generic_string();
-    const auto [named, is_new_name] = by_name.emplace(fold_case(name), path);
+    const auto [named, is_new_name] = by_name.emplace(fold_case(whole_name(path)), path);
     const auto [numbered, is_new_number] = by_number.emplace(std::pair(status->device, status->number), path);
     // some file systems have one number for several files, or others at each look
     if (!is_new_number && status->has_identity() && look_at(numbered->second) == status)

@@ -35,12 +35,11 @@ TokenizerInfo info_of(const Tokenizer& tokenizer) {
         sum.add(token.data(), token.size());
     }
     if (!fits_tokenizer_file(tokenizer)) add_to_checksum(sum, tokenizer);
-    return {
-        .name = tokenizer.is_bytes() ? "bytes" : fs::path(tokenizer.name).filename().generic_string(),
-        .vocab_size = tokenizer.vocab_size(),
-        .checksum = sum.text(),
-        .file = tokenizer.is_bytes() ? "" : fs::absolute(tokenizer.name).lexically_normal().generic_string(),
-        .chat_template = chat_template_of(tokenizer.roles)};
+    return {.name = tokenizer.is_bytes() ? "bytes" : fs::path(tokenizer.name).filename().generic_string(),
+            .vocab_size = tokenizer.vocab_size(),
+            .checksum = sum.text(),
+            .file = tokenizer.is_bytes() ? "" : whole_name(tokenizer.name),
+            .chat_template = chat_template_of(tokenizer.roles)};
 }
 
 // A file in the folder of the JSON file is recorded by its name alone, so that both can be moved.
@@ -78,7 +77,7 @@ TokenizerInfo tokenizer_info_from_json(const std::string& text, const std::strin
 TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
     TokenizerInfo info = info_of(tokenizer);
     if (tokenizer.is_bytes()) return info;
-    const std::string copy = fs::absolute(path).lexically_normal().generic_string();
+    const std::string copy = whole_name(path);
     if (copy != info.file || !file_exists(copy)) {  // or moved meanwhile
         if (tokenizer.hugging_face_files.empty())
             write_tokenizer(tokenizer, path);
