@@ -125,16 +125,14 @@ INSTANTIATE_TEST_SUITE_P(all, ImitatedDevice, testing::ValuesIn(imitations),
 // The second rate makes gradients overflow: these updates are skipped, and their losses not logged.
 TEST_F(OtherDevices, TruncatingConversionsChangeNoBitAndHideNoOverflow) {
     for (const char* rate : {"0.001", "0.3"}) {
+        SCOPED_TRACE(rate);
         const Words options = {"--precision", "fp16", "-x", "12", "-l", rate, "-n", "12"};
         imitate("");
         const std::vector<double> losses = train("0", options, "nearest");
         imitate("halves");
         EXPECT_EQ(train("0", options, "truncating"), losses);
         EXPECT_EQ(losses.size() < 12, rate == std::string("0.3"));
-        for (const auto path : {model_path, optimizer_path})
-            EXPECT_TRUE(read_whole_file(path(data / "nearest", 12)) ==
-                        read_whole_file(path(data / "truncating", 12)))
-                << rate;
+        expect_bit_identical(data / "nearest", data / "truncating", 12);
         std::filesystem::remove_all(data / "nearest");
         std::filesystem::remove_all(data / "truncating");
     }
@@ -389,6 +387,7 @@ TEST_F(OtherDevices, ProcessesOfAMachineTakeTheOneGpuThatEachSees) {
 // All that can be divided is.
 TEST_F(OtherDevices, DividedCommandsOfOnePipelineKeepTheirBits) {
     for (const char* precision : {"fp32", "bf16"}) {
+        SCOPED_TRACE(precision);
         const Words options = {"--precision", precision, "-x", "3", "-n", "3"};
         imitate("");
         const std::vector<double> losses = train("0", options, "whole");
@@ -397,10 +396,7 @@ TEST_F(OtherDevices, DividedCommandsOfOnePipelineKeepTheirBits) {
         setenv("LAUNCHPAD_SUBMISSION_MS", "0.01", 1);
         EXPECT_EQ(train("0", options, "divided"), losses);
         unsetenv("LAUNCHPAD_SUBMISSION_MS");
-        for (const auto path : {model_path, optimizer_path})
-            EXPECT_TRUE(read_whole_file(path(data / "whole", 3)) ==
-                        read_whole_file(path(data / "divided", 3)))
-                << precision;
+        expect_bit_identical(data / "whole", data / "divided", 3);
         std::filesystem::remove_all(data / "whole");
         std::filesystem::remove_all(data / "divided");
     }

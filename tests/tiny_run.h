@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "llmc/base/file.h"
+#include "llmc/files/checkpoint.h"
 #include "tests/run_program.h"
 #include "tests/token_shard.h"
 
@@ -59,6 +61,12 @@ struct Data : TemporaryFolder {
         return found;
     }
 };
+
+// The checkpoints of two runs at a step.
+inline void expect_bit_identical(const std::string& a, const std::string& b, int step) {
+    for (const auto path : {model_path, optimizer_path})
+        EXPECT_TRUE(read_whole_file(path(a, step)) == read_whole_file(path(b, step))) << path(b, step);
+}
 
 struct WithData : testing::Test {
     Data data;

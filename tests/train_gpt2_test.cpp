@@ -81,8 +81,7 @@ TEST_F(train_gpt2, sixteen_bits_follow_fp32) {
             EXPECT_NE(losses, full);
             for (size_t i = 0; i < 30; i++) EXPECT_NEAR(losses[i], full[i], c.limit) << "step " << i;
             EXPECT_EQ(losses, printed_losses(again.out));
-            EXPECT_EQ(read_whole_file(model_path(a, 30)), read_whole_file(model_path(b, 30)));
-            EXPECT_EQ(read_whole_file(optimizer_path(a, 30)), read_whole_file(optimizer_path(b, 30)));
+            expect_bit_identical(a, b, 30);
             EXPECT_EQ(header_int(model_path(a, 30), 1), std::string(c.precision) == "bf16" ? 5 : 3);
             EXPECT_EQ(header_int(optimizer_path(a, 30), 4), atoi(c.master));
         }
@@ -108,8 +107,7 @@ static void check_recomputation(const Words& settings, const Words& options) {
                                "-x 3 -l 0.01 -s 0 -v 2 -n 3 -r",
                                recompute, "-o", folder),
                           options)));
-        for (auto path : {model_path, optimizer_path})
-            EXPECT_TRUE(read_whole_file(path(folder, 3)) == read_whole_file(path(data / "0", 3)));
+        expect_bit_identical(data / "0", folder, 3);
         EXPECT_EQ(printed_losses(result).size(), 3u) << result;
         const double mib = planned_mib(result, "activations");
         EXPECT_LT(mib, last_mib) << result;
@@ -147,9 +145,7 @@ static void check_offload(const Data& data, const std::string& where, const std:
         const std::string& offloaded = second == "none" ? start : resumed;
         const std::string sign = where == "cpu" ? "--offload optimizer has no effect" : "MiB of host memory";
         EXPECT_TRUE(contains(offloaded, sign));
-        for (auto path : {model_path, optimizer_path})
-            EXPECT_TRUE(read_whole_file(path(folder, 6)) == read_whole_file(path(data / "whole", 6)))
-                << "the files differ, offload first " << first;
+        expect_bit_identical(data / "whole", folder, 6);
     }
 }
 
