@@ -3,6 +3,7 @@
 // the calls fail. A sample is tested; FILE_FAULT_ALL=1 tests all. Faults of texts: text_faults_test.cpp.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/process.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/journeys.h"
 
@@ -396,6 +398,27 @@ TEST(FaultKinds, StreamsThatDoNotBlockAreWaitedFor) {
         EXPECT_EQ(answers, output_of(run_program({"bash", "-c", lines + "2>&1 | cat"})));
     }
     std::signal(SIGPIPE, SIG_DFL);
+}
+
+// A folder, which the system refuses to read, in the place of the pipe that brings the job's output.
+TEST(FaultKinds, APipeOfAJobThatCannotBeReadIsClosed) {
+    fflush(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+        const rlimit seconds = {5, 5};  // of each process that reads forever
+        setrlimit(RLIMIT_CPU, &seconds);
+        static const int in_its_place = open("/", O_RDONLY);
+        static int numbers[5];  // of a pipe's ends, another's, and the one that is read
+        static volatile sig_atomic_t was_replaced = 0;
+        for (int& number : numbers) number = dup(in_its_place);
+        for (const int number : numbers) close(number);
+        std::signal(SIGWINCH, [](int) { was_replaced = dup2(in_its_place, numbers[4]) == numbers[4]; });
+        const int status = run_instead({"sh", "-c", "kill -WINCH $PPID; exit 3"}, {});
+        _exit(was_replaced ? status : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 3) << status;
 }
 
 // Locks and temporary files have names of their own: folders and files may stand where other programs would

@@ -107,6 +107,27 @@ TEST(FileSystems, FilesThatBelongTogetherStayWhereOneCannotBeReplaced) {
     for (const Words& command : {start, prepare, export_hf, resume}) expect_ok(run_program(command));
 }
 
+// The same of a report's two files, before anything is measured.
+TEST(FileSystems, AReportThatCannotBeReplacedIsNotMeasured) {
+    const std::string report = BINARY_DIR "/report";
+    if (!fs::exists(report)) GTEST_SKIP() << "built without the benchmarks";
+    const TemporaryFolder folder;
+    const std::string json = folder / "report.json", before = R"({"date": "2026-01-02", "programs": []})";
+    write_whole_file(json, {before});
+    expect_ok(run_program({report, "--page", json}));
+    const Words again = {report, "--device", "cpu", "--only", "peak", "--seconds", "1", "--out", folder.path};
+    for (const char* file : {"report.json", "report.html"})
+        for (const auto& [kind, refusal] :
+             {std::pair("immutable", "cannot replace "), {"mount", "cannot rename "}}) {
+            SCOPED_TRACE(std::string(file) + " " + kind);
+            const ProgramResult result =
+                run_faulty(folder / file, {std::string("FILE_FAULT_FIXED=") + kind}, again);
+            expect_refusal(result, refusal + folder / file);
+            EXPECT_EQ(result.out, "");
+            EXPECT_EQ(read_whole_file(json), before);
+        }
+}
+
 // A file system that numbers a file anew at each look, or once for each spelling: every output is written,
 // inputs and files of others stay. The same on one without case, where another spelling is the same file.
 TEST(FileSystems, IdentityIsNeitherNameNorNumberAlone) {
