@@ -500,7 +500,8 @@ TEST_F(ChatRun, BadLinesAreNamed) {
         return result.err;
     };
     const std::pair<const char*, const char*> cases[] = {
-        {R"({"messages": [{"role": "tool", "content": "x"}]})", "line 42: the role 'tool' is none of"},
+        {R"({"messages": [{"role": "tool", "content": "x"}]})",
+         "line 42: message 1: the role 'tool' is none of"},
         {R"({"prompt": "x"})", "line 42 has neither"},
         {R"({"prompt": "x", "completion": "a<|endoftext|>b"})", "line 42 has the text <|endoftext|>"},
         {"nonsense", "line 42"}};

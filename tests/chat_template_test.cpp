@@ -7,6 +7,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/data/example_packer.h"
+#include "llmc/text/chat_example.h"
 #include "llmc/text/jinja.h"
 #include "llmc/text/tokenizer_roles.h"
 #include "tests/message_of.h"
@@ -220,14 +221,14 @@ TEST(ChatTemplate, WhatUsersSayIsText) {
 }
 
 static std::string error_of(const char* line) {
-    return message_of([&] { messages_of(parse_json_object(line, "x"), "x: line 1"); });
+    return message_of([&] { read_chat_example(parse_json_object(line, "x: line 1"), "x: line 1"); });
 }
 
 TEST(ChatExamples, Fields) {
     const auto messages = [](const char* line) {
         const json object = parse_json_object(line, "x");
         EXPECT_TRUE(is_chat_example(object)) << line;
-        return messages_of(object, "x");
+        return read_chat_example(object, "x").messages;
     };
     const json question = json::array({said("user", "q"), said("assistant", "a")});
     EXPECT_EQ(messages(R"({"completion":"a","id":1,"prompt":"q"})"), question);
@@ -306,15 +307,26 @@ TEST(ChatExamples, NothingIsLostSilently) {
               "line 1 has a field 'system' and a system message"},
              {R"({"messages":[{"train":false,)" + answer + R"("content":"a"}]})",
               "message 1 has train false"},
-             {R"({"label":false,)" + end, "line 1 has label false"}})
+             {R"({"label":false,)" + end, "line 1 has label false"},
+             {R"({"prompt":"another","messages":[{)" + answer + R"("content":"a"}]})",
+              "line 1 has a field 'prompt'"},
+             {R"({"messages":[{"role":"user","content":"r"}],)" + end, "line 1 has"},
+             {R"({"instruction":"lost",)" + end, "line 1 has two members 'instruction'"},
+             {R"({"messages":[{)" + answer + R"("content":[{"type":"text","text":"a","url":"u"}]}]})",
+              "message 1 is not"}})
         EXPECT_TRUE(contains(error_of(field.c_str()), named)) << field;
     for (const std::string nothing : {R"("input":null,"system":"")", R"("history":[],"tools":"[]")",
                                       R"("input":[],"images":null)", R"("weight":1,"label":3,"train":true)"})
         EXPECT_EQ(error_of(("{" + nothing + "," + end).c_str()), "") << nothing;
+    const json beside = parse_json_object(
+        R"({"id":7,"tags":[],"prompt":"q","messages":[{"role":"user","name":"Ann","content":"q"},
+            {"role":"assistant","content":"a"}]})",
+        "x");  // a copy of what is read loses nothing, and others are named
+    EXPECT_EQ(read_chat_example(beside, "x").unread_fields, (std::set<std::string>{"id", "name", "prompt"}));
     const json listed = parse_json_object(
         R"({"system":[{"type":"text","text":"s"}],"instruction":"q","input":[{"text":"i"}],"output":"a"})",
         "x");
-    EXPECT_EQ(messages_of(listed, "x"),
+    EXPECT_EQ(read_chat_example(listed, "x").messages,
               json::array({said("system", "s"), said("user", "q\n\ni"), said("assistant", "a")}));
 }
 

@@ -44,6 +44,11 @@ TEST(Error, WordsOfAShell) {
         const ProgramResult shell = run_program({"sh", "-c", "printf %s " + shell_word(path)});
         EXPECT_EQ(shell.out, path);
     }
+    for (const std::string path : {"a\tb", "caf\xe9", "'\x1b[31m", "\xc2\x85 9"}) {
+        const std::string word = shell_word(path);
+        EXPECT_EQ(printable(word), word);
+        EXPECT_EQ(run_program({"bash", "-c", "printf %s " + word}).out, path);
+    }
 }
 
 TEST(Error, MessagesArePrintable) {

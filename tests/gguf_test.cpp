@@ -182,6 +182,22 @@ TEST_F(Gguf, DescribesModelAndTokenizer) {
         EXPECT_EQ(file.lists["tokenizer.ggml.token_type"][id], id == 259 ? "3" : "1") << id;
 }
 
+// The keys are those of gguf's constants.py.
+TEST_F(Gguf, KeepsTheRolesOfTokens) {
+    Tokenizer tokenizer = open_tokenizer("bytes");
+    tokenizer.roles =
+        R"({"config": {"bos_token": "a", "pad_token": "b", "unk_token": "c", "sep_token": "d",
+                       "cls_token": "e", "mask_token": "f", "additional_special_tokens": ["g"]}})";
+    write_gguf(folder / "model.gguf", {config, read_values, tokenizer, "mine"}, StoredType::fp32);
+    Parsed file(folder / "model.gguf");
+    const std::map<std::string, std::string> ids = {
+        {"bos", "97"},  {"padding", "98"}, {"unknown", "99"}, {"seperator", "100"},
+        {"cls", "101"}, {"mask", "102"},   {"eos", "256"}};
+    for (const auto& [name, id] : ids)
+        EXPECT_EQ(file.values["tokenizer.ggml." + name + "_token_id"], id) << name;
+    EXPECT_EQ(file.values["tokenizer.ggml.add_bos_token"], "false");
+}
+
 TEST_F(Gguf, PlainBytesHaveNoMerges) {
     Tokenizer bytes = open_tokenizer("bytes");
     write_gguf(folder / "model.gguf", {config, read_values, bytes, "mine"}, StoredType::fp32);

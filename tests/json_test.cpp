@@ -40,6 +40,12 @@ TEST(Json, DepthIsLimited) {
     EXPECT_EQ(refusal(objects), message);
 }
 
+// Libraries take the first or the last one.
+TEST(Json, NamesInAnObjectDiffer) {
+    EXPECT_EQ(refusal(R"({"a": {"b": 1, "b": 2}})"), "file.json has two members 'b' in one JSON object");
+    EXPECT_EQ(refusal(R"({"a": {"b": 1}, "b": [{"a": 1, "b": {}}, {"a": 1}]})"), "");
+}
+
 TEST(Json, BracketsInStringsDoNotCount) {
     const std::string brackets(1000, '[');
     EXPECT_EQ(refusal(R"({"a": ")" + brackets + R"("})"), "");

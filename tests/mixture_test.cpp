@@ -368,7 +368,8 @@ TEST_F(KindsRun, EachSourceTakesTheOptionsOfItsKind) {
                    words_of("--field text --field body --skip-bad-lines --include *.md --include *.tex "
                             "--template template"));
     EXPECT_EQ(train(with(options, {"--tokenizer", "bpe:300"})).err,
-              "note: --include '*.tex': no text file of a folder has such a name\n");
+              "note: --include '*.tex': no text file of a folder has such a name\n"
+              "note: fields that are not read: id (--field can be repeated)\n");
     expect_ok(train(with(options, {"--tokenizer", "bytes"})));
     for (const int source : {1, 2, 3, 4, 5}) EXPECT_EQ(bytes_of(source).count('{'), 0u) << source;
     EXPECT_EQ(bytes_of(2).count('p'), 1u);

@@ -1,5 +1,7 @@
 #include "llmc/base/json.h"
 
+#include <set>
+
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 
@@ -24,12 +26,18 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& where
         fail("%s has %zu bytes of JSON; at most %zu can be read", where.c_str(), text.size(), max_json_bytes);
     if (text.find('\0') != text.npos)  // where the library takes the text to end
         fail("%s is not a JSON object: it has a zero byte", where.c_str());
-    const auto check_depth = [&](int depth, Event event, nlohmann::json&) {
-        if (depth >= max_json_depth && (event == Event::object_start || event == Event::array_start))
+    std::vector<std::set<std::string>> names(max_json_depth + 1);  // of the object that is open at each level
+    const auto check = [&](int depth, Event event, nlohmann::json& value) {
+        const bool begins = event == Event::object_start || event == Event::array_start;
+        if (begins && depth >= max_json_depth)
             fail("%s has JSON nested deeper than %d levels, which is refused", where.c_str(), max_json_depth);
+        if (begins) names[size_t(depth) + 1].clear();
+        if (event == Event::key && !names[size_t(depth)].insert(value.get<std::string>()).second)
+            fail("%s has two members '%s' in one JSON object", where.c_str(),
+                 printable(value.get<std::string>()).c_str());
         return true;
     };
-    nlohmann::json object = nlohmann::json::parse(text, check_depth, false);
+    nlohmann::json object = nlohmann::json::parse(text, check, false);
     if (!object.is_object()) fail("%s is not a JSON object: %s", where.c_str(), why_not_object(text).c_str());
     return object;
 }

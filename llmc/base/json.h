@@ -12,8 +12,9 @@ constexpr int max_json_depth = 64;
 constexpr size_t max_json_bytes = size_t(64) << 20;
 
 // Parses a JSON object. Error, beginning with `where`, if the text is anything else, is longer than
-// max_json_bytes, or nests arrays and objects deeper than max_json_depth. Copying, comparing and printing a
-// value recurse as deep as it nests, so deeper input could overflow the stack.
+// max_json_bytes, has two members of one name in an object, of which libraries take one, or nests arrays and
+// objects deeper than max_json_depth. Copying, comparing and printing a value recurse as deep as it nests, so
+// deeper input could overflow the stack.
 nlohmann::json parse_json_object(std::string_view text, const std::string& where);
 
 // The same from a file. Error if it cannot be read or has more than `limit` bytes.

@@ -18,6 +18,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "llmc/base/error.h"
+
 // --- the program ---
 
 // A program that shares a pipe or terminal may set it not to block, now or later. The flag belongs to what
@@ -55,10 +57,16 @@ void end_at_once(int status) { std::_Exit(status); }
 void set_environment(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
 std::string shell_word(const std::string& path) {
-    const bool is_plain = !path.empty() && std::all_of(path.begin(), path.end(), [](unsigned char c) {
+    const auto is_plain = [](unsigned char c) {
         return isalnum(c) || c >= 0x80 || (c && strchr("%+,-./:=@_", c));
-    });
-    if (is_plain) return path;
+    };
+    if (printable(path) != path) {  // in quotes of bash and zsh, which know what stands for such a byte
+        std::string word = "$'";
+        for (const unsigned char c : path)
+            word += is_plain(c) && c < 0x80 ? std::string(1, char(c)) : format_string("\\x%02x", c);
+        return word + "'";
+    }
+    if (!path.empty() && std::all_of(path.begin(), path.end(), is_plain)) return path;
     std::string word = "'";
     for (const char c : path) word += c == '\'' ? "'\\''" : std::string(1, c);
     return word + "'";

@@ -26,11 +26,14 @@
 #include "llmc/data/staged_shards.h"
 #include "llmc/data/token_file.h"
 #include "llmc/data/validation_draw.h"
+#include "llmc/text/chat_example.h"
 #include "llmc/text/tokenizer.h"
 
 namespace fs = std::filesystem;
 
 // --- tokens for training and validation ---
+
+static const size_t most_unread_fields = 12;  // in the note
 
 // Splits the stream of tokens: the first val_tokens, or the parts that are drawn, go to `val`, the others to
 // `train`.
@@ -46,6 +49,7 @@ struct Preparation {
     uint64_t bytes = 0, skipped_lines = 0, unused_marks = 0;
     std::string first_skipped = "";
     int first_mark = -1;
+    std::set<std::string> unread_fields = {};  // of JSONL
 
     void add_tokens(std::span<const uint16_t> tokens) {
         const bool repeats_end = !tokens.empty() && tokens[0] == end_of_text && last_token == end_of_text;
@@ -73,6 +77,8 @@ struct Preparation {
         skipped_lines += block.skipped_lines;
         if (unused_marks == 0) first_mark = block.first_mark;
         unused_marks += block.unused_marks;
+        for (const std::string& name : block.unread_fields)
+            if (unread_fields.size() < most_unread_fields) unread_fields.insert(name);
     }
 };
 
@@ -432,6 +438,11 @@ static void print_summary(const Preparation& work, const Tokenizer& tokenizer, d
         print_line(stderr, "note: %s %s left out; the first: %s",
                    counted(work.skipped_lines, "bad line").c_str(), work.skipped_lines == 1 ? "was" : "were",
                    work.first_skipped.c_str());
+    if (!work.unread_fields.empty())
+        print_line(stderr, "note: fields that are not read: %s%s%s",
+                   joined({work.unread_fields.begin(), work.unread_fields.end()}, ", ").c_str(),
+                   work.unread_fields.size() == most_unread_fields ? ", ..." : "",
+                   work.train_examples ? "" : " (--field can be repeated)");
     if (work.draw)
         printf("%llu of %llu documents, or blocks of long ones, are for validation\n",
                (unsigned long long)work.draw->drawn, (unsigned long long)work.draw->parts);

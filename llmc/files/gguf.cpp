@@ -1,6 +1,8 @@
 #include "llmc/files/gguf.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "llmc/base/error.h"
 #include "llmc/files/model_tensors.h"
@@ -132,7 +134,27 @@ static void refuse_spaces(const Tokenizer& tokenizer) {
                  advice);
 }
 
-// Plain bytes are a byte-level BPE without merges. A text begins with end-of-text, as in generate.
+// A text begins with end-of-text, as in generate, unless conversations begin with another token.
+static void add_token_roles(Metadata& metadata, const Tokenizer& tokenizer) {
+    static const std::map<std::string, const char*> names = {
+        {"bos_token", "bos"},       {"pad_token", "padding"}, {"unk_token", "unknown"},
+        {"sep_token", "seperator"}, {"cls_token", "cls"},     {"mask_token", "mask"}};  // as GGUF spells it
+    std::map<std::string, int> ids = {{"bos", tokenizer.end_of_text}, {"eos", tokenizer.end_of_text}};
+    JsonMembers roles;
+    add_roles(roles, tokenizer.roles, "config");
+    for (const auto& [role, value] : roles) {
+        const auto name = names.find(role);
+        const auto token = std::find(tokenizer.tokens.begin(), tokenizer.tokens.end(),
+                                     value.is_string() ? value.get<std::string>() : "");
+        if (name != names.end() && token != tokenizer.tokens.end())
+            ids[name->second] = int(token - tokenizer.tokens.begin());
+    }
+    for (const auto& [name, id] : ids)
+        metadata.add_uint(("tokenizer.ggml." + name + "_token_id").c_str(), uint32_t(id));
+    metadata.add_bool("tokenizer.ggml.add_bos_token", ids["bos"] == tokenizer.end_of_text);
+}
+
+// Plain bytes are a byte-level BPE without merges.
 static void add_tokenizer(Metadata& metadata, Tokenizer& tokenizer) {
     refuse_spaces(tokenizer);
     const int32_t normal = 1, control = 3, user_defined = 4;  // llama.cpp's llama_token_type
@@ -145,21 +167,9 @@ static void add_tokenizer(Metadata& metadata, Tokenizer& tokenizer) {
     metadata.add_array("tokenizer.ggml.tokens", STRING, texts.tokens);
     metadata.add_array("tokenizer.ggml.token_type", INT32, types);
     metadata.add_array("tokenizer.ggml.merges", STRING, texts.merges);
-    metadata.add_uint("tokenizer.ggml.bos_token_id", tokenizer.end_of_text);
-    metadata.add_uint("tokenizer.ggml.eos_token_id", tokenizer.end_of_text);
-    metadata.add_bool("tokenizer.ggml.add_bos_token", true);
     if (const std::string chat = chat_template_of(tokenizer.roles); !chat.empty())
         metadata.add_text("tokenizer.chat_template", chat);
-    JsonMembers roles;
-    add_roles(roles, tokenizer.roles, "config");
-    for (const auto& [role, value] : roles) {
-        const auto token = std::find(tokenizer.tokens.begin(), tokenizer.tokens.end(),
-                                     value.is_string() ? value.get<std::string>() : "");
-        if (token == tokenizer.tokens.end()) continue;
-        const auto id = uint32_t(token - tokenizer.tokens.begin());
-        if (role == "pad_token") metadata.add_uint("tokenizer.ggml.padding_token_id", id);
-        if (role == "unk_token") metadata.add_uint("tokenizer.ggml.unknown_token_id", id);
-    }
+    add_token_roles(metadata, tokenizer);
 }
 
 int write_gguf(const std::string& path, const GgufModel& model, StoredType type) {

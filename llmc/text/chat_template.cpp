@@ -6,6 +6,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/utf8.h"
+#include "llmc/text/chat_example.h"
 #include "llmc/text/jinja.h"
 #include "llmc/text/jinja_functions.h"
 #include "llmc/text/text_file.h"
@@ -95,150 +96,6 @@ std::string read_chat_template(const std::string& path) {
     return jinja;
 }
 
-// --- messages ---
-
-static bool has_text(const json& object, const char* name) {
-    const auto found = object.find(name);
-    return found != object.end() && found->is_string();
-}
-
-// A member that is a list of messages, else null.
-static json list_of(const json& object, const char* name) {
-    const json list = object.value(name, json());
-    const bool is_list = list.is_array() && !list.empty() && list[0].is_object();
-    return is_list && (list[0].contains("role") || list[0].contains("from")) ? list : json();
-}
-
-// The messages that the object has, of one of the forms; null: none.
-static json listed_messages(const json& object) {
-    for (const char* name : {"messages", "conversations", "conversation"})
-        if (const json list = list_of(object, name); !list.is_null()) return list;
-    json prompt = list_of(object, "prompt");
-    const json completion = list_of(object, "completion");
-    if (prompt.is_null() || completion.is_null()) return json();
-    prompt.insert(prompt.end(), completion.begin(), completion.end());
-    return prompt;
-}
-
-static bool has_instruction(const json& object) {
-    return has_text(object, "instruction") && has_text(object, "output");
-}
-
-bool is_chat_example(const json& object) {
-    return !listed_messages(object).is_null() || has_instruction(object) ||
-           (has_text(object, "prompt") && has_text(object, "completion"));
-}
-
-static json message(const char* role, const json& content) { return {{"role", role}, {"content", content}}; }
-
-// What a message says: a text, or several as [{"type": "text", "text": TEXT}]; null: something else.
-static json said_in(const json& message, const char* name) {
-    const json said = message.value(name, json());
-    if (said.is_string() || !said.is_array() || said.empty()) return said.is_string() ? said : json();
-    std::string all;
-    for (const json& part : said) {
-        if (!part.is_object() || !has_text(part, "text") || part.value("type", json("text")) != "text")
-            return json();
-        all += (&part == &said[0] ? "" : "\n") + part["text"].get<std::string>();
-    }
-    return all;
-}
-
-// A text that may be missing.
-static std::string optional_text(const json& object, const char* name, const std::string& where) {
-    const json value = object.value(name, json()), said = said_in(object, name);
-    if (said.is_null() && !value.is_null() && !value.empty())
-        fail("%s: %s is %s, not a text", where.c_str(), name, describe_json(value).c_str());
-    return said.is_null() ? "" : said.get<std::string>();
-}
-
-// Error if an object has more that the model would see, or learn, and that is not read.
-static void refuse_unread(const json& object, std::initializer_list<const char*> names,
-                          const std::string& where) {
-    for (const char* name : names) {
-        const json value = object.value(name, json());
-        const bool holds_text = value.is_string() && value != "" && value != "[]";
-        if (holds_text || (value.is_structured() && !value.empty()))
-            fail("%s has a field '%s', which is not read: remove it if the texts alone are meant",
-                 where.c_str(), name);
-    }
-}
-
-// Error if an answer is not to be learnt like all others.
-static void refuse_weights(const json& object, const std::string& where) {
-    const auto refuse = [&](const char* name, const json& value) {
-        fail("%s has %s %s: all answers count alike", where.c_str(), name, describe_json(value).c_str());
-    };
-    if (const json weight = object.value("weight", json()); !weight.is_null() && weight != 1)
-        refuse("weight", weight);
-    for (const char* name : {"train", "loss", "label", "kto_tag"})
-        if (const json value = object.value(name, json()); value == false) refuse(name, value);
-    if (const json value = object.value("masked", json()); value == true) refuse("masked", value);
-}
-
-static json messages_of_fields(const json& object, const std::string& where) {
-    refuse_unread(object,
-                  {"history", "tools", "functions", "images", "image", "videos", "audios", "audio", "context",
-                   "documents", "system_prompt", "suffix", "reasoning_content", "reasoning", "thinking"},
-                  where);
-    refuse_weights(object, where);
-    if (const json listed = listed_messages(object); !listed.is_null()) return listed;
-    if (has_instruction(object)) {
-        std::string question = object["instruction"];
-        if (const std::string input = optional_text(object, "input", where); !input.empty())
-            question += "\n\n" + input;
-        return json::array({message("user", question), message("assistant", object["output"])});
-    }
-    if (!is_chat_example(object))
-        fail(
-            "%s has neither messages nor conversations nor prompt and completion nor instruction and output, "
-            "as texts",
-            where.c_str());
-    refuse_unread(object, {"input"}, where);
-    return json::array({message("user", object["prompt"]), message("assistant", object["completion"])});
-}
-
-// The role that a template knows, of ShareGPT's names, too.
-static std::string plain_role(const std::string& role) {
-    return role == "human" ? "user" : role == "gpt" ? "assistant" : role;
-}
-
-json messages_of(const json& object, const std::string& where, bool* is_unanswered) {
-    const json messages = messages_of_fields(object, where);
-    json plain = json::array();
-    const std::string system = optional_text(object, "system", where);
-    const json& first = messages[0];
-    const bool begins = first.value("role", json()) == "system" || first.value("from", json()) == "system";
-    if (begins && !system.empty() && said_in(first, first.contains("role") ? "content" : "value") != system)
-        fail("%s has a field 'system' and a system message with another text", where.c_str());
-    if (!begins && !system.empty()) plain.push_back(message("system", system));
-    size_t end = 0, number = 0;
-    for (const json& m : messages) {
-        const std::string here = where + ": message " + std::to_string(++number);
-        const bool is_share = m.is_object() && m.contains("from") && !m.contains("role");
-        const char *of = is_share ? "from" : "role", *said = is_share ? "value" : "content";
-        const json content = m.is_object() && has_text(m, of) ? said_in(m, said) : json();
-        if (content.is_null()) fail("%s is not {\"%s\": TEXT, \"%s\": TEXT}", here.c_str(), of, said);
-        const std::string role = plain_role(m[of]);
-        if (role != "system" && role != "user" && role != "assistant")
-            fail("%s: the role '%s' is none of system, user (human) and assistant (gpt)", where.c_str(),
-                 printable(role).c_str());
-        refuse_unread(m,
-                      {"tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "thought",
-                       "refusal", "audio", "images", "image", is_share ? "content" : "value"},
-                      here);
-        refuse_weights(m, here);
-        plain.push_back(message(role.c_str(), content));
-        if (role != "assistant") continue;
-        if (trimmed(content.get<std::string>()).empty()) fail("%s: an answer is empty", where.c_str());
-        end = plain.size();
-    }
-    if (end == 0) fail("%s has no answer: no message of the role assistant (or gpt)", where.c_str());
-    if (is_unanswered) *is_unanswered = end < plain.size();
-    plain.erase(plain.begin() + long(end), plain.end());
-    return plain;
-}
-
 // --- text and tokens ---
 
 ChatTemplate::ChatTemplate(const Tokenizer& tokenizer)
@@ -302,7 +159,7 @@ std::vector<ChatPart> ChatTemplate::parts(const json& messages) const {
 std::string ChatTemplate::stop() const {
     const std::string answer = "An answer.";
     const std::string text =
-        parts({message("user", "A question?"), message("assistant", answer)}).back().text;
+        parts({chat_message("user", "A question?"), chat_message("assistant", answer)}).back().text;
     const size_t at = text.find(answer);
     if (at == text.npos) fail("%s leaves out the answer", printable(name).c_str());
     std::string after = trimmed(text.substr(at + answer.size()));
@@ -321,10 +178,10 @@ std::vector<std::string> ChatTemplate::find_marks() const {
     static const std::regex in_brackets(
         R"(<[^<>\s]{1,100}>|\[[^\[\]\s]{1,100}\])");  // as tokens of other tokenizers
     const std::string said = "A text.";
-    json messages = {message("user", said), message("assistant", said)};
+    json messages = {chat_message("user", said), chat_message("assistant", said)};
     std::string text = render(messages, false);
     try {
-        messages.push_back(message("user", said));
+        messages.push_back(chat_message("user", said));
         text = render(messages, false);
     } catch (const Error&) {  // it is for one question
     }

@@ -15,19 +15,7 @@ std::string builtin_chat_template();
 // {system} in the places of their texts. Error, which names the file, if it is neither.
 std::string read_chat_template(const std::string& path);
 
-// --- the messages of an example, a JSON array as {"role": "user", "content": "..."} ---
-
-// Which fields an example has.
-inline constexpr const char* chat_fields =
-    "messages (role, content), conversations (from, value), prompt and completion, or instruction, possibly "
-    "input, and output";
-bool is_chat_example(const nlohmann::json& object);
-// Its messages up to the last answer, behind which others may follow. Error, which begins with `where`, if a
-// role is none that is known, or if there is no answer.
-nlohmann::json messages_of(const nlohmann::json& object, const std::string& where,
-                           bool* is_unanswered = nullptr);
-
-// --- as text and as tokens ---
+// --- as text and as tokens; messages are those of chat_example.h ---
 
 struct ChatPart {
     std::string text;

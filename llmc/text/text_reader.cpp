@@ -10,6 +10,8 @@
 #include "llmc/base/lines.h"
 #include "llmc/base/os.h"
 #include "llmc/base/utf8.h"
+#include "llmc/text/chat_example.h"
+#include "llmc/text/chat_template.h"
 #include "llmc/text/text_stream.h"
 #include "llmc/text/tokenizer_roles.h"
 
@@ -326,7 +328,8 @@ static void encode_text(std::string_view text, const TextOptions& options, Token
 
 // The text of a document on a line of JSONL: the fields, with a line end between them. Error if one is
 // missing.
-static std::string text_of_line(std::string_view line, const TextOptions& options, const std::string& where) {
+static std::string text_of_line(std::string_view line, const TextOptions& options, const std::string& where,
+                                std::set<std::string>& unread_fields) {
     nlohmann::json object = parse_json_object(line, where);
     std::string all;
     for (const std::string& field : options.unread)
@@ -342,6 +345,8 @@ static std::string text_of_line(std::string_view line, const TextOptions& option
                  field.c_str());
         all += (&field == &options.field[0] ? "" : "\n") + text->get_ref<std::string&>();
     }
+    for (const auto& [name, value] : object.items())
+        if (!is_empty(value) && !std::ranges::count(options.field, name)) unread_fields.insert(name);
     return all;
 }
 
@@ -349,8 +354,8 @@ static std::string text_of_line(std::string_view line, const TextOptions& option
 // answer or begin another one.
 static void encode_chat(std::string_view line, const std::string& where, const TextOptions& options,
                         const ChatTemplate& chat, Tokenizer& tokenizer, EncodedBlock& to) {
-    bool is_unanswered = false;
-    const nlohmann::json messages = messages_of(parse_json_object(line, where), where, &is_unanswered);
+    const ChatExample read = read_chat_example(parse_json_object(line, where), where);
+    const nlohmann::json& messages = read.messages;
     for (const nlohmann::json& message : messages)
         for (const TextPart& part :
              tokenizer.matcher(AddedTokens::all)->split(message["content"].get_ref<const std::string&>()))
@@ -367,7 +372,8 @@ static void encode_chat(std::string_view line, const std::string& where, const T
         to.first_with_mark = format_string("%s, in %s", printable(mark).c_str(), where.c_str());
     if (options.loss_on_questions) example.targets.assign(example.targets.size(), true);
     to.text_bytes += example.bytes;
-    to.unanswered += is_unanswered;
+    to.unanswered += read.is_unanswered;
+    to.unread_fields.insert(read.unread_fields.begin(), read.unread_fields.end());
     to.examples.push_back(std::move(example));
 }
 
@@ -395,7 +401,7 @@ static void encode_lines(const TextBlock& block, const TextOptions& options, Tok
             if (chat)
                 encode_chat(line, where, options, *chat, tokenizer, to);
             else
-                text = text_of_line(line, options, where);
+                text = text_of_line(line, options, where, to.unread_fields);
         } catch (const Error& error) {
             if (!options.skip_bad_lines)
                 fail("%s%s", error.what(), has_objects() ? "; --skip-bad-lines leaves such lines out" : "");

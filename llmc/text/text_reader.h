@@ -41,7 +41,7 @@ struct TextOptions {
     // Files that were found in folders, and not named: such a file ends where it stops to be text. Set by
     // find_text().
     std::set<std::string> of_folders = {};
-    bool is_of_mixture = false;     // whose options are for those of its sources that they fit
+    bool is_of_mixture = false;  // whose options are for those of its sources that they fit
     // Fields of other sources: an Error on a line that has one.
     std::vector<std::string> unread = {};
     bool is_chat = false;           // JSONL of questions and answers: set by find_examples()
@@ -115,6 +115,7 @@ struct EncodedBlock {
     uint64_t text_bytes = 0;
     uint64_t skipped_lines = 0;            // JSONL with skip_bad_lines
     std::string first_skipped;             // what is wrong with the first of them, and where
+    std::set<std::string> unread_fields;   // JSONL: names of those that hold something
     uint64_t unanswered = 0;               // examples that go on after the last answer
     uint64_t with_marks = 0;               // examples that have marks of the template in their texts
     std::string first_with_mark;           // which mark, and where
