@@ -434,6 +434,15 @@ TEST_F(ChatShards, SequencesAreThoseOfTheExamples) {
     EXPECT_TRUE(contains(unknown.err, "does not say into which sequences"));
 }
 
+// The mask and the list lie beside the shard, not beside the link.
+TEST_F(ChatShards, ALinkToAShardIsTheShard) {
+    expect_ok(train_on_shards("96"));
+    std::filesystem::create_symlink(folder / "q_val.bin", folder / "linked.bin");
+    const ProgramResult direct = evaluate({"-i", folder / "q_val.bin"});
+    expect_ok(direct);
+    EXPECT_EQ(evaluate({"-i", folder / "linked.bin"}).out, direct.out);
+}
+
 TEST_F(ChatShards, AMaskThatIsMissingIsNamed) {
     for (const std::string part : {"q_train", "q_val"}) {
         const std::string mask = folder / (part + ".mask"), bytes = read_whole_file(mask);

@@ -126,6 +126,33 @@ TEST(FaultKinds, AnErrorAtTheNewestCheckpointIsNoDamage) {
     EXPECT_GT(failed, 30);
 }
 
+// The same where options come from it, and at the tokenizer that it records: the options of an older one, or
+// no tokenizer, would be taken.
+TEST(FaultKinds, AnErrorAtWhatARunRecordsIsNoDamage) {
+    const Journeys data;
+    const std::string copy = data / "copy", shards = data / "shards_of_text", made = shards + "/x_train.bin";
+    expect_ok(run_program(with(preparation(data.texts, shards), words_of("--tokenizer bpe:260"))));
+    const auto attempt = [&](const std::string& file, const std::string& fault, const Words& command) {
+        fs::remove_all(copy);
+        fs::copy(data.run_folder, copy, fs::copy_options::recursive);
+        fs::remove(copy + "/options.toml");
+        const ProgramResult result = run_faulty(file, {"FILE_FAULT=" + fault + ":EIO"}, command);
+        EXPECT_EQ(contains(result.err, strerror(EIO)), result.status == 1) << fault << result.err;
+        return result;
+    };
+    for (const char* fault : {"open:1", "read:1", "fstat:1", "stat:1", "stat:2", "stat:3"}) {
+        const ProgramResult resumed =
+            attempt(run_path(copy, 4), fault, {program, "-y", "1", "-o", copy, "-x", "4", "--device", "cpu"});
+        EXPECT_TRUE(resumed.status == 1 || !contains(resumed.out, run_path(copy, 2))) << resumed.out;
+        const ProgramResult trained = attempt(
+            shards + "/x.tokenizer", fault,
+            with({program, "-i", made, "-o", copy + "/new"},
+                 words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16 -x 1 -b 2 -t 16 -s 0 -v 0 "
+                          "--device cpu")));
+        EXPECT_TRUE(trained.status == 1 || file_exists(copy + "/new/tokenizer.bin")) << fault;
+    }
+}
+
 // A run that trains meanwhile deletes the file of a checkpoint just before a program opens it.
 TEST(FaultKinds, AModelThatIsDeletedMeanwhileIsFoundAgain) {
     const Journeys data;

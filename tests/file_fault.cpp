@@ -380,10 +380,22 @@ int rename(const char* from, const char* to) { return renameat(AT_FDCWD, from, A
 int unlinkat(int folder, const char* path, int flags) {
     static const auto real = original<int (*)(int, const char*, int)>("unlinkat");
     const std::string full = folded(full_path(folder, path));
-    if (outcome_of("unlink", full) == fails || is_busy(full) || is_fixed(full, EBUSY)) return -1;
+    const bool is_rmdir = (flags & AT_REMOVEDIR) != 0;  // which looks first whether it is a folder
+    if (outcome_of("unlink", full) == fails || is_busy(full) || is_fixed(full, is_rmdir ? ENOTDIR : EBUSY))
+        return -1;
     return real(folder, getenv("FILE_FAULT_CASE") ? full.c_str() : path, flags);
 }
 int unlink(const char* path) { return unlinkat(AT_FDCWD, path, 0); }
+
+#ifdef STATX_ATTR_MOUNT_ROOT
+int statx(int folder, const char* path, int flags, unsigned mask, struct statx* status) {
+    static const auto real = original<int (*)(int, const char*, int, unsigned, struct statx*)>("statx");
+    const bool is_mount = is_fixed(full_path(folder, path), EBUSY) && errno == EBUSY;
+    const int error = real(folder, path, flags, mask, status);
+    if (is_mount) status->stx_attributes |= STATX_ATTR_MOUNT_ROOT;
+    return error;
+}
+#endif
 
 int link(const char* from, const char* to) {
     static const auto real = original<int (*)(const char*, const char*)>("link");

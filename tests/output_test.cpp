@@ -225,6 +225,49 @@ TEST_F(Outputs, InputsInTheFolderOfARunStay) {
         }
 }
 
+// Such as the model that is finetuned.
+TEST_F(Outputs, ARunIsNotReplacedByOneThatIsMadeOfIt) {
+    const std::string text = folder / "text", run = folder / "run";
+    write_whole_file(text, {numbered(1000, "some words, and the number ", "\n\n")});
+    const Words train = with({BINARY_DIR "/train_gpt2", "--text", text, "-o", run},
+                             words_of("-b 1 -t 16 -x 1 -s 0 --device cpu"));
+    const Words shape = words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16");
+    expect_ok(run_program(with(with(train, shape), {"--tokenizer", "bpe:300"})));
+    const Words names = names_in(run);
+    write_whole_file(text, {numbered(1000, "other words, and the number ", "\n\n")});
+    for (const Words& options :
+         {with(shape, {"--tokenizer", run + "/tokenizer.bin"}), Words{"-e", run}, Words{"-e", run + ":last"}})
+        expect_refusal(run_program(with(train, options)), "with the name of a file of the run in -o " + run);
+    EXPECT_EQ(names_in(run), names);
+}
+
+// The files beside shards, which are written or removed with them.
+TEST_F(Outputs, FilesOfOthersBesideShardsStay) {
+    const std::string text = folder / "text";
+    write_whole_file(text, {numbered(1000, "some words, and the number ", "\n\n")});
+    const auto prepare = [&](const Words& options) {
+        return run_program(with(args(bin("prepare_data"), "--out", folder.path, "--name x"), options));
+    };
+    const Words trains = {"--tokenizer", "bpe:300", text};
+    expect_ok(prepare(trains));
+    expect_refusal(prepare({folder / "x_tokenizer.json", "--as-text"}), "is an input, too");
+    fs::rename(folder / "x.json", folder / "list");  // as if llm.c had written the shards
+    expect_refusal(prepare({text}), "x_train.bin is there, and this program has not");
+    fs::rename(folder / "list", folder / "x.json");
+    for (const char* name : {"x_tokenizer.json", "x_tokenizer.bin", "x.tokenizer"})
+        for (const char* foreign : {"mine", R"({"shards": []})"}) {
+            const std::string path = folder / name, before = read_whole_file(path);
+            write_whole_file(path, {foreign});
+            for (const Words& options : {trains, Words{text}})
+                expect_refusal(prepare(options), std::string(name) + " is there, and this program has not");
+            EXPECT_EQ(read_whole_file(path), foreign);
+            write_whole_file(path, {before});
+        }
+    expect_ok(prepare(trains));
+    expect_ok(prepare({text}));
+    EXPECT_EQ(names_in(folder.path), (Words{"text", "x.json", "x.tokenizer", "x_train.bin"}));
+}
+
 // The locks of outputs that are written one after the other.
 TEST_F(Outputs, LocksReplaceNoFileOfOthers) {
     const std::string shape = "custom:layers=1,heads=1,channels=8,max_seq_len=8,vocab=257";

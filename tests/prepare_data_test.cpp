@@ -159,7 +159,8 @@ TEST_F(prepare_data, documents_of_jsonl) {
     const std::string a = folder / "a.jsonl", b = folder / "b.jsonl", again = folder / "again.jsonl";
     for (const std::string& file : {b, again}) write_whole_file(file, {R"({"text": "four"})", "\n"});
     const ProgramResult first = prepare({"--field", "text", a, b});
-    EXPECT_TRUE(first.status == 0 && contains(first.err, "fields that are not read: id (--field")) << first.err;
+    EXPECT_TRUE(first.status == 0 && contains(first.err, "fields that are not read: id (--field"))
+        << first.err;
     Tokens expected = tokens_of("^one\n\ntwo^three^??^four");
     const size_t accent = 16;
     expected[accent] = 0xc3;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <csignal>
 #include <system_error>
 
 #ifdef _WIN32
@@ -26,6 +27,14 @@ TEST(Process, AMissingProgramLeavesNothingOpen) {
     EXPECT_THROW(Process({"/nowhere/program"}), std::system_error);
     EXPECT_EQ(open_descriptors(), before);
 }
+
+#ifndef _WIN32
+// As supervisors start programs.
+TEST(Process, AnEndHasItsStatusWhereItsSignalIsIgnored) {
+    signal(SIGCHLD, SIG_IGN);
+    EXPECT_EQ(Process({"sh", "-c", "kill -9 $$"}).wait(), 128 + SIGKILL);
+}
+#endif
 
 TEST(Process, AStartBeyondTheLimitLeavesNothingOpen) {
 #if defined(SANITIZED)

@@ -118,6 +118,19 @@ TEST_F(Journey, TheTokenizerTravelsWithDataAndModel) {
     EXPECT_TRUE(contains(text.err, "2 tokens read"));  // end-of-text and "once"
 }
 
+TEST_F(Journey, ARunKeepsItsTokenizerWhereThatOfItsDataIsGone) {
+    expect_ok(run_program("train_gpt2 --device cpu -i", folder / "data/bpe_train.bin", "-e", shape,
+                          "-b 2 -t 16 -x 2 -s 0 -o", folder / "run"));
+    std::filesystem::remove(folder / "data/bpe.tokenizer");
+    expect_ok(run_program("train_gpt2 -y 1 -x 4 --device cpu -o", folder / "run"));
+    expect_ok(run_program("train_gpt2 --device cpu -i", folder / "data/bpe_train.bin", "-e", folder / "run",
+                          "-b 2 -t 16 -x 1 -s 0 -o", folder / "tuned"));
+    for (const char* model : {"run", "tuned"}) {
+        const ProgramResult text = run_program("generate -e", folder / model, "--device cpu -n 5 once");
+        EXPECT_TRUE(text.status == 0 && contains(text.err, "2 tokens read")) << text.err;
+    }
+}
+
 TEST_F(Journey, AnotherTokenizerIsRefusedByName) {
     expect_ok(train("my", {"-o", folder / "run", "-n", "4"}));
     const Words both = {"bpe_", "tokenizer small.bin (260 tokens)", "tokenizer bytes (257 tokens)"};

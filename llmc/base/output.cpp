@@ -57,13 +57,7 @@ void check_can_move(const std::string& path) {
     // it is no folder, which Linux says after it has asked whether the path may be removed
     if (!remove_folder(path) && (errno == EPERM || errno == EACCES || errno == EROFS))
         fail("cannot replace %s: %s", path.c_str(), strerror(errno));
-    const std::string trial = temporary_of(path);
-    std::error_code error;
-    std::filesystem::create_hard_link(path, trial, error);
-    if (!error) return remove_file(trial);
-    if (error != std::errc::cross_device_link) return;
-    rename_file(path, trial);  // a mount, most likely, which cannot move
-    rename_file(trial, path);
+    if (is_mount(path)) fail("cannot replace %s: %s", path.c_str(), strerror(EBUSY));
 }
 
 FileWriter lock_outputs(const std::string& path) {

@@ -66,6 +66,7 @@ Process::Process(std::vector<std::string> argv, FILE* input) : internals(std::ma
     else
         posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     for (const int i : {0, 1}) posix_spawn_file_actions_adddup2(&actions, write_ends[i], i + 1);
+    signal(SIGCHLD, SIG_DFL);  // else a child that has ended leaves no status
     const int error = posix_spawnp(&internals->child, words[0], &actions, nullptr, words.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     if (error) throw std::system_error(error, std::generic_category(), "cannot start " + argv[0]);

@@ -67,6 +67,7 @@ bool rename_path(const std::string& from, const std::string& to);  // replaces `
 bool unlink_path(const std::string& path);                         // removes a file or a link
 bool make_folder(const std::string& path);
 bool remove_folder(const std::string& path);  // which is empty
+bool is_mount(const std::string& path);       // false if the system does not say
 
 // Appends the folder's names, in no order.
 bool list_folder(const std::string& path, std::vector<std::string>& names);

@@ -221,6 +221,17 @@ bool remove_folder(const std::string& path) {
     return retry([&] { return unlinkat(at.folder, at.name.c_str(), AT_REMOVEDIR); }) == 0;
 }
 
+#ifdef STATX_ATTR_MOUNT_ROOT
+bool is_mount(const std::string& path) {
+    const HeldPath at = place_of(path);
+    struct statx status;
+    return statx(at.folder, at.name.c_str(), AT_SYMLINK_NOFOLLOW, 0, &status) == 0 &&
+           (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+#else
+bool is_mount(const std::string&) { return false; }
+#endif
+
 bool list_folder(const std::string& path, std::vector<std::string>& names) {
     const int descriptor = open_path(path, Access::folder);
     DIR* list = descriptor < 0 ? nullptr : fdopendir(descriptor);

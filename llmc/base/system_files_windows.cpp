@@ -242,6 +242,8 @@ bool make_folder(const std::string& path) {
     return CreateDirectoryW(wide(path).c_str(), nullptr) || failed();
 }
 
+bool is_mount(const std::string&) { return false; }
+
 bool remove_folder(const std::string& path) {
     return retry([&] { return RemoveDirectoryW(wide(path).c_str()); });
 }

@@ -276,16 +276,21 @@ static void remove_earlier_shards(const PreparationOptions& options, const Stage
 static void check_outputs(const PreparationOptions& options, std::vector<std::string> inputs) {
     const std::string prefix = (fs::path(options.out) / options.name).generic_string();
     inputs.insert(inputs.end(), options.files_from.begin(), options.files_from.end());
-    const auto is_ours = [](const std::string& path) { return is_token_shard(path) || is_mask(path); };
+    if (!options.chat_template.empty()) inputs.push_back(options.chat_template);
+    const bool has_list = file_exists(prefix + ".json");  // else llm.c may have written them
+    const auto is_ours = [&](const std::string& path) {
+        return (has_list || is_temporary_name(path)) && (is_token_shard(path) || is_mask(path));
+    };
     for (const std::string& path : earlier_shards(options)) check_output(path, inputs, is_ours, Target::file);
     check_output(prefix + ".json", inputs, is_sidecar, Target::file);
-    const bool is_again = file_exists(prefix + ".json");
-    const auto is_copy = [&](const std::string& path) { return is_again || is_tokenizer_file(path); };
-    if (!is_same_file(prefix + ".tokenizer", options.tokenizer))  // which is then not written
-        check_output(prefix + ".tokenizer", inputs, is_copy, Target::file);
-    if (!parse_bpe(options.tokenizer)) return;
-    check_output(trained_file(prefix, "json"), inputs, is_tokenizer_json, Target::file);
-    check_output(trained_file(prefix, "bin"), inputs, is_tokenizer_file, Target::file);
+    // the tokenizer itself is neither written nor removed
+    const auto check = [&](const std::string& path, const auto& is_its_kind) {
+        if (!is_same_file(path, options.tokenizer)) check_output(path, inputs, is_its_kind, Target::file);
+    };
+    check(prefix + ".tokenizer", is_kept_tokenizer);
+    if (!parse_bpe(options.tokenizer) && !was_trained(prefix)) return;
+    check(trained_file(prefix, "json"), is_tokenizer_json);
+    check(trained_file(prefix, "bin"), is_tokenizer_file);
 }
 
 // Error if a file of the earlier shards would stay, so that neither they nor the new ones are complete.

@@ -1,5 +1,7 @@
 #include "llmc/data/token_file.h"
 
+#include <filesystem>
+
 #include "llmc/base/ceil_div.h"
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
@@ -87,6 +89,10 @@ TokenShard open_token_shard(const std::string& path) {
 std::vector<std::string> shard_paths(const std::string& pattern) {
     std::vector<std::string> paths = matching_paths(pattern);
     if (paths == std::vector{pattern}) paths[0] = path_as_listed(pattern);
+    for (std::string& path : paths)  // what belongs to a shard may lie beside it, not beside a link to it
+        if (is_link(path) && file_exists(path) && !file_exists(sidecar_of(path)) &&
+            !file_exists(mask_of(path)))
+            path = std::filesystem::canonical(path).generic_string();
     return paths;
 }
 

@@ -368,6 +368,8 @@ SavedOptions options_of_checkpoint(const std::string& folder) {
         try {
             const nlohmann::json run = parse_json_object(read_run(folder, step), path);
             for (const nlohmann::json& line : run.at("options")) text += line.get<std::string>() + "\n";
+        } catch (const FileError&) {
+            throw;
         } catch (const std::exception&) {  // find_latest_checkpoint() reports what is wrong
         }
         if (!text.empty()) return {text, path};

@@ -149,9 +149,32 @@ static void add_token_roles(Metadata& metadata, const Tokenizer& tokenizer) {
         if (name != names.end() && token != tokenizer.tokens.end())
             ids[name->second] = int(token - tokenizer.tokens.begin());
     }
+    JsonMembers generation = {{"pad_token_id", {}}};
+    add_roles(generation, tokenizer.roles, "generation");
+    if (const nlohmann::json& pad = generation[0].second;
+        pad.is_number_unsigned() && pad < tokenizer.tokens.size())
+        ids.try_emplace("padding", pad.get<int>());
     for (const auto& [name, id] : ids)
         metadata.add_uint(("tokenizer.ggml." + name + "_token_id").c_str(), uint32_t(id));
     metadata.add_bool("tokenizer.ggml.add_bos_token", ids["bos"] == tokenizer.end_of_text);
+}
+
+// Of a list of chat templates, the default one has a key for itself.
+static void add_templates(Metadata& metadata, const Tokenizer& tokenizer) {
+    if (const std::string chat = chat_template_of(tokenizer.roles); !chat.empty())
+        metadata.add_text("tokenizer.chat_template", chat);
+    JsonMembers all = {{"chat_template", {}}};
+    add_roles(all, tokenizer.roles, "config");
+    std::vector<std::string> names;
+    for (const nlohmann::json& named : all[0].second.is_array() ? all[0].second : nlohmann::json::array()) {
+        if (!named.is_object()) continue;
+        const nlohmann::json name = named.value("name", nlohmann::json()),
+                             text = named.value("template", nlohmann::json());
+        if (!name.is_string() || name == "default" || !text.is_string()) continue;
+        names.push_back(name);
+        metadata.add_text(("tokenizer.chat_template." + names.back()).c_str(), text);
+    }
+    if (!names.empty()) metadata.add_array("tokenizer.chat_templates", STRING, names);
 }
 
 // Plain bytes are a byte-level BPE without merges.
@@ -167,8 +190,7 @@ static void add_tokenizer(Metadata& metadata, Tokenizer& tokenizer) {
     metadata.add_array("tokenizer.ggml.tokens", STRING, texts.tokens);
     metadata.add_array("tokenizer.ggml.token_type", INT32, types);
     metadata.add_array("tokenizer.ggml.merges", STRING, texts.merges);
-    if (const std::string chat = chat_template_of(tokenizer.roles); !chat.empty())
-        metadata.add_text("tokenizer.chat_template", chat);
+    add_templates(metadata, tokenizer);
     add_token_roles(metadata, tokenizer);
 }
 

@@ -94,10 +94,11 @@ std::string model_card(const std::string& name, const ModelSource& model, const 
     parameters -= size_t(config.padded_vocab_size - config.vocab_size) * config.channels;
     std::string card = front_matter + std::string(mark) + "\n# " + escape_markdown(name) + "\n\n";
     card += format_string(
-        "A GPT-2 with %s parameters: %d layers, %d heads, %d channels, %d positions, and a vocabulary of %s "
+        "A GPT-2 with %s parameters: %s, %s, %d channels, %d positions, and a vocabulary of %s "
         "tokens. %s Losses are in nats per token.\n\n## Training\n\n",
-        with_commas(parameters).c_str(), config.num_layers, config.num_heads, config.channels,
-        config.max_seq_len, with_commas(config.vocab_size).c_str(),
+        with_commas(parameters).c_str(), counted(config.num_layers, "layer").c_str(),
+        counted(config.num_heads, "head").c_str(), config.channels, config.max_seq_len,
+        with_commas(config.vocab_size).c_str(),
         tokenizer ? "In its training data, the token <|endoftext|> comes before each text."
                   : "Its tokenizer is unknown.");
     const KnownRun run = find_run(model);

@@ -2,6 +2,7 @@
 #include "llmc/kernels/self_test.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -239,8 +240,14 @@ struct ChildOutput {
 // Whether a child ended for a reason that says nothing of the driver: an error of its own, or a signal that
 // others send, as the system does when memory runs out.
 static bool was_stopped(int status) {
-    constexpr int signals[] = {1, 2, 9, 15};  // SIGHUP, SIGINT, SIGKILL, SIGTERM: Windows lacks some
-    return status == 1 || std::ranges::find(signals, status - 128) != std::end(signals);
+    constexpr int crashes[] = {SIGABRT, SIGFPE, SIGILL, SIGSEGV,
+#ifndef _WIN32
+                               SIGBUS,  SIGSYS, SIGTRAP
+#endif
+    };
+    const int signal = status - 128;
+    return status == 1 ||
+           (signal > 0 && signal < 65 && std::ranges::find(crashes, signal) == std::end(crashes));
 }
 
 // Seconds without output after which a child is taken for hung: a software device compiles for seconds.

@@ -44,8 +44,10 @@ void refuse_inputs(const std::string& folder, const std::vector<std::string>& in
         for (const std::string& input : matching_paths(pattern))
             for (const std::string& name : names)
                 if (is_same_file(folder + "/" + name, input))
-                    fail("%s is an input with the name of a file of the run in -o %s: move or rename it",
-                         input.c_str(), folder.c_str());
+                    fail(
+                        "%s is an input with the name of a file of the run in -o %s: move or rename it, or "
+                        "choose another folder with -o",
+                        input.c_str(), folder.c_str());
 }
 
 void refuse_foreign_folder(const std::string& path,

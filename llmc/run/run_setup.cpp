@@ -537,7 +537,7 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     log.first_step = start.step;
     log.tokens_before = inputs.tokens_before(start.step);
     log.open(start.folder, start.continues ? start.step : -1, o.tensorboard, [&] {
-        for (const char* name : {"main.log", "metrics.csv", "options.toml"})
+        for (const char* name : {"main.log", "metrics.csv", "options.toml", "tokenizer.bin"})
             check_can_move(start.folder + "/" + name);
         make_room(o, inputs, share);  // deletes checkpoints
         write_whole_file(options_path(start.folder),

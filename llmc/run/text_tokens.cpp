@@ -225,6 +225,15 @@ static void refuse_unused(const TextOptions& o, const std::vector<PreparationOpt
         fail("--loss-on-questions is for JSONL of questions and answers, and no text is any");
 }
 
+// Error if the model or the tokenizer is of the run in the folder, which moves before they are read.
+static void refuse_own_run(const Options& o, const std::string& tokenizer) {
+    std::vector<std::string> inputs;
+    if (finetunes(o)) inputs.push_back(find_model(o.model).path);
+    if (!o.of_text.chat_template.empty()) inputs.push_back(o.of_text.chat_template);
+    inputs.push_back(tokenizer);
+    refuse_inputs(o.output, inputs);
+}
+
 std::vector<PreparationOptions> find_texts(Options& o) {
     if (std::count(o.text.begin(), o.text.end(), "-"))
         fail("--text -: standard input can be read once: save the text in a file");
@@ -236,6 +245,7 @@ std::vector<PreparationOptions> find_texts(Options& o) {
     std::string own_template;
     SeenFiles seen;  // its validation part in one source could be trained on in another
     const std::string tokenizer = tokenizer_name(o, &own_template);
+    if (!o.resume) refuse_own_run(o, tokenizer);
     std::vector<PreparationOptions> sources = preparations_of(o);
     for (PreparationOptions& p : sources) {
         p.tokenizer = tokenizer;

@@ -88,6 +88,12 @@ TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path
     return info;
 }
 
+bool is_kept_tokenizer(const std::string& path) {
+    if (is_tokenizer_file(path)) return true;
+    const json files = read_json_object(path);
+    return files.contains("tokenizer.json") || files.contains("merges.txt");
+}
+
 void take_chat_template(Tokenizer& tokenizer, const TokenizerInfo& info) {
     if (!info.chat_template.empty() && info.chat_template != chat_template_of(tokenizer.roles))
         tokenizer.roles = with_chat_template(tokenizer.roles, info.chat_template);
@@ -101,7 +107,10 @@ std::optional<Tokenizer> open_recorded_tokenizer(const TokenizerInfo& info) {
         usual_tokenizer({fs::path(info.file).parent_path().generic_string()})};
     for (const std::string& place : candidates) {
         std::error_code closed;  // such as a file in the home folder of somebody else
-        if (place.empty() || (place != "bytes" && !fs::exists(place, closed))) continue;
+        const bool is_there = place == "bytes" || fs::exists(place, closed);
+        if (closed && closed != std::errc::permission_denied)
+            throw FileError("cannot open " + printable(place) + ": " + closed.message());
+        if (place.empty() || !is_there) continue;
         try {
             Tokenizer tokenizer = open_tokenizer(place);
             if (info_of(tokenizer).checksum != info.checksum) continue;

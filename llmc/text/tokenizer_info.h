@@ -28,6 +28,8 @@ TokenizerInfo tokenizer_info_from_json(const std::string& text, const std::strin
 
 // Copies the tokenizer to `path`, unless it is "bytes". Returns what to record, with the copy's path.
 TokenizerInfo keep_tokenizer(const Tokenizer& tokenizer, const std::string& path);
+// Whether the file is such a copy. Error if it is neither this nor JSON.
+bool is_kept_tokenizer(const std::string& path);
 
 // Gives the tokenizer, which has another one or none, the recorded template.
 void take_chat_template(Tokenizer& tokenizer, const TokenizerInfo& info);
