@@ -22,6 +22,7 @@
 #include "llmc/base/precision.h"
 #include "llmc/base/signals.h"
 #include "llmc/base/system_files.h"
+#include "llmc/base/utf8.h"
 #include "llmc/files/export.h"
 #include "llmc/kernels/self_test.h"
 #include "llmc/launchpad/peak.h"
@@ -38,7 +39,6 @@
 #include "llmc/run/text_choice.h"
 #include "llmc/run/text_tokens.h"
 #include "llmc/run/train_loop.h"
-#include "llmc/text/text_stream.h"
 #include "llmc/text/tokenizer_roles.h"
 
 static void print_devices() {
@@ -132,7 +132,7 @@ static std::string first_word(const RunInputs& inputs) {
         if (token == inputs.tokenizer->end_of_text || token >= inputs.tokenizer->vocab_size()) continue;
         for (const char c : inputs.tokenizer->decode(token)) {
             const bool is_letter = isalpha(uint8_t(c)) || uint8_t(c) >= 0x80;
-            if (const std::string whole = word.substr(0, whole_characters(word));
+            if (const std::string whole = first_characters(word, word.size());
                 whole.size() > (is_letter ? 20 : 2) && printable(whole) == whole)
                 return whole;
             word = is_letter ? word + c : "";

@@ -69,6 +69,8 @@ TEST(Jinja, RefusesByName) {
         {"{{ strftime_now('%d') }}", "'strftime_now(' is not understood"},
         {"{{ raise_exception('Only user') }}", "it says: Only user"},
         {"{{ 1 $ 2 }}", "'$ 2' is not understood"},
+        {"{{ 1 $ 012345678901234567890123456789012345678901234567890123456\xe2\x82\xac }}",
+         "90123456' is not understood"},
         {"{{ 2147483648 % -1 }}", "'2147483648' is not understood"},
         {"{{ messages['x'][0] }}", "messages['x']"}};
     for (const auto& [source, expected] : cases)

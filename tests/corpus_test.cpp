@@ -210,6 +210,11 @@ TEST_F(corpus, program_checks_stories) {
                      {"<|endoftext|>", text, "One day, nobody was there.\n\n", "One sun"});
     expect_ok(run_program({make_corpus, "--check", folder / "sample.txt"}), "3 of 4 stories",
               "story 4 is not a story of the grammar: byte 4");
+    std::string seven;  // characters of three bytes, of which six begin within 20 bytes
+    for (int i = 0; i < 7; i++) seven += "\xe5\xa4\xa9";
+    write_whole_file(folder / "sample.txt", {"One ", seven, "\n\n"});
+    expect_ok(run_program({make_corpus, "--check", folder / "sample.txt"}),
+              "has \"" + seven.substr(0, 18) + "\", expected");
 }
 
 // It reads a file piece by piece, however large it is.

@@ -6,6 +6,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/utf8.h"
 #include "llmc/text/text_stream.h"
 #include "tests/run_program.h"
 #include "tests/terminal.h"
@@ -39,6 +40,8 @@ TEST(TextStream, NeverSplitsACharacter) {
                                                     {"\xe5\xe6z", 3},
                                                     {"a\xf0\x9f\x98\xe5", 1}};
     for (const auto& [text, whole] : cases) EXPECT_EQ(whole_characters(text), whole) << text;
+    EXPECT_EQ(first_characters("h\xc3\xa9\xe2\x82\xac", 5), "h\xc3\xa9");
+    EXPECT_EQ(first_characters("h\xc3\xa9", 5), "h\xc3\xa9");
 }
 
 TEST(TextStream, EveryByteArrives) {

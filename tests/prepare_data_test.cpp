@@ -549,6 +549,27 @@ TEST_F(prepare_data, an_endless_document_is_one_line) {
     expect_error("more than 33554432 bytes", [&] { read_text_file(folder / "packed"); });
 }
 
+// White space of any length is text for bytes, but where a cut would divide a blank line.
+TEST_F(prepare_data, bytes_may_be_any_white_space) {
+    const size_t most = 32 << 20;
+    for (const char white : {' ', '\n'})
+        for (const DocumentSplit split : {DocumentSplit::automatic, DocumentSplit::blank_line}) {
+            const std::string path = folder / "white";
+            write_whole_file(path, {std::string(most + 4, white), "text"});
+            Tokenizer bytes = open_tokenizer("bytes");
+            TextReader reader({path}, {.split = split});
+            reader.block_bytes = most;
+            reader.tokenizer = &bytes;
+            TextBlock block;
+            if (white == '\n' && split == DocumentSplit::blank_line) {
+                expect_error("33554432 bytes without anything but line ends", [&] { reader.next(block); });
+                continue;
+            }
+            EXPECT_TRUE(reader.next(block) && block.text.size() == most);
+            EXPECT_TRUE(reader.next(block) && block.text == std::string(4, white) + "text");
+        }
+}
+
 TEST_F(prepare_data, pointers_and_small_stacks_are_refused) {
     write_whole_file(folder / "text", {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"});
     expect_refusal(prepare({folder / "text"}), "git lfs pull");

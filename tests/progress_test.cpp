@@ -94,6 +94,18 @@ TEST(Progress, LargeFilesShowHowMuchIsDone) {
     EXPECT_TRUE(contains(shown, "writing the checkpoint (2.0 of 3.0 GiB)"));
 }
 
+TEST(Progress, TheStatusLineEndsWithAWholeCharacter) {
+    setenv(columns_variable, "10", 1);
+    const uint64_t gib = uint64_t(1) << 30;
+    ByteProgress progress("12345678\xe2\x82\xac", 3 * gib);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+    testing::internal::CaptureStdout();
+    progress.add(gib);
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "12345678");
+    clear_status_line();
+    unsetenv(columns_variable);
+}
+
 // The launcher of --devices stands between a program and its terminal, which may be one without a status
 // line.
 TEST(Progress, TextGoesToTheLaunchersTerminal) {

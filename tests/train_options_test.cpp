@@ -58,6 +58,13 @@ TEST_F(TrainOptions, LlmcsFlagsHaveTheSameMeaning) {
     EXPECT_TRUE(parse({"-a", "1", "-j", "val.bin"}).overfit);
 }
 
+// Where -o is missing: of at most 100 bytes of the text's name, and no part of a character.
+TEST_F(TrainOptions, TheFolderOfATextHasWholeCharacters) {
+    std::string name;
+    for (int i = 0; i < 33; i++) name += "\xe5\xa4\xa9";
+    EXPECT_EQ(parse({"--text", name + "\xe5\xa4\xa9.txt"}).output, "runs/" + name + "text");
+}
+
 TEST_F(TrainOptions, TheScheduleIsWhatItsNameSays) {
     const auto decay = [](const Words& options) {
         const Options o = parse(with({"-i", "a"}, options));

@@ -155,8 +155,8 @@ std::vector<TomlEntry> read_toml(std::string_view text, const std::string& path)
             entries.push_back(entry_of(key, node));
         }
     } catch (const toml::parse_error& error) {
-        const std::string why(error.description());
-        fail("%s, line %d: not TOML: %.200s", path.c_str(), int(error.source().begin.line), why.c_str());
+        fail("%s, line %d: not TOML: %s", path.c_str(), int(error.source().begin.line),
+             first_characters(error.description(), 200).c_str());
     } catch (const Error& error) {
         fail("%s, line %zu: %s", path.c_str(), number, error.what());
     }

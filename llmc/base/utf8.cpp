@@ -30,6 +30,19 @@ size_t last_character(std::string_view text) {
     return start;
 }
 
+size_t whole_characters(std::string_view text) {
+    while (!text.empty()) {
+        const size_t last = last_character(text);
+        if (last + character_length(uint8_t(text[last])) <= text.size()) break;
+        text = text.substr(0, last);
+    }
+    return text.size();
+}
+
+std::string first_characters(std::string_view text, size_t bytes) {
+    return std::string(text.substr(0, whole_characters(text.substr(0, bytes))));
+}
+
 void append_character(std::string& text, uint32_t c) {
     const auto byte = [&](uint32_t value) { text += char(value); };
     const auto rest = [&](int shift) { byte(0x80 | ((c >> shift) & 0x3f)); };

@@ -17,6 +17,13 @@ size_t character_length(uint8_t first);
 // Where the last character of the text, which is not empty, begins.
 size_t last_character(std::string_view text);
 
+// Length of the text without the unfinished UTF-8 characters at its end. Each other byte that is not UTF-8
+// counts as a character.
+size_t whole_characters(std::string_view text);
+
+// The characters that are whole within the first bytes of the text.
+std::string first_characters(std::string_view text, size_t bytes);
+
 void append_character(std::string& text, uint32_t code_point);
 
 // The text with letters in lower case, as far as ranges of letters of Latin, Greek and Cyrillic go: for names

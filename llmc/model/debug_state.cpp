@@ -6,6 +6,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/utf8.h"
 
 template <class Number>
 static void read_numbers(const File& file, const std::string& path, Number* to, size_t count) {
@@ -57,7 +58,8 @@ std::vector<double> read_losses(const std::string& path) {
         size_t step;
         double single, exact;
         if (!(words >> step >> single >> exact) || step != losses.size())
-            fail("%s: line '%.40s' is not 'step loss32 loss64'", path.c_str(), line.c_str());
+            fail("%s: line '%s' is not 'step loss32 loss64'", path.c_str(),
+                 first_characters(line, 40).c_str());
         losses.push_back(exact);
     }
     if (losses.empty()) fail("%s has no losses", path.c_str());

@@ -9,6 +9,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/os.h"
+#include "llmc/base/utf8.h"
 #include "llmc/data/weighted_path.h"
 #include "llmc/files/model_source.h"
 #include "llmc/options/arguments.h"
@@ -267,7 +268,7 @@ static void choose_folder(OptionTable& table, const Options& o) {
     std::string name;
     for (const std::string& text : without_weights(o.text))
         name += whole_path(text).stem().generic_string() + '-';
-    name = o.is_stories() ? o.text[0] : name.substr(0, 100) + "text";
+    name = o.is_stories() ? o.text[0] : first_characters(name, 100) + "text";
     for (char& c : name)
         if (uint8_t(c) < 0x80 && !isalnum(uint8_t(c)) && !strchr("._-", c)) c = '_';
     table.set(*table.find("output"), {"runs/" + name}, Source::config);
@@ -300,7 +301,8 @@ static void refuse_wrong_texts(OptionTable& table, const Options& o) {
     const std::vector<std::string> texts = without_weights(o.text);
     if (!o.is_stories() && std::count(texts.begin(), texts.end(), "stories"))
         fail(
-            "--text stories is a generated corpus: give it alone, or write it to a file with %s and name that "
+            "--text stories is a generated corpus: give it alone, or write it to a file with %s and name "
+            "that "
             "file",
             command_of("make_corpus").c_str());
     shares_of(o.text);  // an Error if a weight is wrong
@@ -444,7 +446,7 @@ static void check_options(const Options& o) {
     if (o.val_batches == 0 && o.val_every)
         fail("-m 0 leaves nothing to validate on: use -v 0 for no validation");
     if (o.patience && !o.validates())
-        fail("--patience counts validations, and %s", why_nothing_is_validated(o));
+        fail("--patience counts validations, and %s; --patience 0 needs none", why_nothing_is_validated(o));
     if (o.retry_lost_device && !o.saves())
         fail("--retry-lost-device resumes from a checkpoint, and %s", why_nothing_is_saved(o));
     if (o.retry_lost_device && o.num_processes > 1)

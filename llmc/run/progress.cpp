@@ -10,6 +10,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/os.h"
+#include "llmc/base/utf8.h"
 #include "llmc/launchpad/launchpad.h"
 
 std::string duration(double seconds) {
@@ -41,7 +42,7 @@ void clear_status_line() {
 
 static void show_status_line(const std::string& text) {
     clear_status_line();
-    fputs(printable(text).substr(0, columns() - 1).c_str(), stdout);
+    fputs(first_characters(printable(text), columns() - 1).c_str(), stdout);
     fflush(stdout);
     status_line_is_there = true;
 }

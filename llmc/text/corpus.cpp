@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "llmc/base/error.h"
+#include "llmc/base/utf8.h"
 #include "llmc/text/corpus_words.h"
 
 struct Alternative {
@@ -38,7 +39,7 @@ struct StoryPen {
 
     [[noreturn]] void lost(const std::string& expected) const {
         fail("not a story of the grammar: byte %zu has \"%s\", expected \"%s\"", story.text.size(),
-             std::string(rest().substr(0, 20)).c_str(), expected.c_str());
+             first_characters(rest(), 20).c_str(), expected.c_str());
     }
 
     void say(const std::string& text) {

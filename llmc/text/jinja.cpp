@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "llmc/base/error.h"
+#include "llmc/base/utf8.h"
 #include "llmc/text/jinja_functions.h"
 
 using nlohmann::json;
@@ -38,7 +39,7 @@ struct Expression {
    private:
     [[noreturn]] void refuse(std::string_view what) const {
         if (what.empty()) fail("an expression ends where a value should follow");
-        fail("'%s' is not understood", printable(std::string(what.substr(0, 60))).c_str());
+        fail("'%s' is not understood", printable(first_characters(what, 60)).c_str());
     }
     void skip_space() {
         while (at < text.size() && isspace(uint8_t(text[at]))) at++;
@@ -232,7 +233,7 @@ struct Expression {
     }
     void need_defined(const json& value, std::string_view what) const {
         if (runs && value.is_discarded())
-            fail("'%s' is undefined", printable(std::string(what.substr(0, 60))).c_str());
+            fail("'%s' is undefined", printable(first_characters(what, 60)).c_str());
     }
     json method_or_member(const json& value, std::string_view what) {
         need_defined(value, what);

@@ -12,7 +12,6 @@
 #include "llmc/base/utf8.h"
 #include "llmc/text/chat_example.h"
 #include "llmc/text/chat_template.h"
-#include "llmc/text/text_stream.h"
 #include "llmc/text/tokenizer_roles.h"
 
 static const size_t most_bytes = 32 << 20;  // encoding one piece of this size takes about a gigabyte
@@ -23,14 +22,18 @@ static const size_t most_bytes = 32 << 20;  // encoding one piece of this size t
 size_t TextReader::safe_cut(std::string_view text) const {
     const AddedTokenMatcher* added = tokenizer ? tokenizer->matcher(options.found()) : nullptr;
     const bool needs_space = tokenizer && tokenizer->add_prefix_space;
+    const auto follows_white = [&](size_t i) {
+        return text[i - 1] == ' ' || text[i - 1] == '\n' || white.ends(text.substr(0, i));
+    };
     for (size_t i = text.size(); i-- > 1;)
-        if ((text[i] == ' ' || (text[i] == '\n' && !needs_space)) && !white.ends(text.substr(0, i)) &&
+        if ((text[i] == ' ' || (text[i] == '\n' && !needs_space)) && !follows_white(i) &&
             !(added && added->touches(text, i)))
             return i;
     if (text.size() < most_bytes || !tokenizer || !tokenizer->is_bytes()) return 0;
-    // bytes may be cut between any two characters; white space may belong to an added token or a blank line
+    // bytes may be cut between any two characters; a line end may belong to an end-of-text or a blank line
+    const bool keeps_line_ends = added || options.split == DocumentSplit::blank_line;
     for (size_t i = whole_characters(text); i > 0; i = last_character(text.substr(0, i)))
-        if (!white.ends(text.substr(0, i)) && !white.begins(text.substr(i)) &&
+        if (!(keeps_line_ends && (text[i - 1] == '\n' || text[i - 1] == '\r')) &&
             !(added && added->touches(text, i)))
             return i;
     return 0;
@@ -251,8 +254,9 @@ bool TextReader::fill(TextBlock& block) {
         if (cut == 0 && text.size() >= most_bytes && leave_out_rest(block, 0, "is not text")) return false;
         if (cut == 0 && text.size() >= most_bytes)
             fail("%s has %zu bytes without %s", block.path.c_str(), text.size(),
-                 is_json
-                     ? "a newline: is it JSONL, an object on each line?"
+                 is_json ? "a newline: is it JSONL, an object on each line?"
+                 : tokenizer && tokenizer->is_bytes()
+                     ? "anything but line ends and marks of end-of-text: is it text?"
                      : "a space after a letter: is it text? --tokenizer bytes makes a model that needs none");
         if (cut == 0) continue;
         rest = text.substr(cut);

@@ -8,15 +8,6 @@
 #include "llmc/base/error.h"
 #include "llmc/base/utf8.h"
 
-size_t whole_characters(std::string_view text) {
-    while (!text.empty()) {
-        const size_t last = last_character(text);
-        if (last + character_length(uint8_t(text[last])) <= text.size()) break;
-        text = text.substr(0, last);
-    }
-    return text.size();
-}
-
 void TextStream::write(std::string_view bytes) {
     waiting += bytes;
     if (const size_t whole = whole_characters(waiting)) print(whole);

@@ -10,10 +10,6 @@
 
 #include "llmc/base/os.h"
 
-// Length of the text without the unfinished UTF-8 characters at its end. Each other byte that is not UTF-8
-// counts as a character.
-size_t whole_characters(std::string_view text);
-
 struct TextStream {
     FILE* to = stdout;
     std::string waiting = {};       // the start of a character
