@@ -351,6 +351,10 @@ TEST_F(OtherDevices, VariablesThatHideNothingAreNoted) {
         imitate("");
         EXPECT_FALSE(noted(name, plan)) << name;
     }
+    imitate("pci:3");  // one GPU
+    EXPECT_FALSE(noted("CUDA_VISIBLE_DEVICES", plan));
+    for (const char* none : {"CUDA_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=-1"})
+        EXPECT_TRUE(contains(expect_run(with({"env", none}, plan)).out, "on Vulkan: --device cpu takes"));
     imitate("twins");
     EXPECT_FALSE(noted("MESA_VK_DEVICE_SELECT", plan));
     if (run_program({"env", "mpirun", "--version"}).status != 0 || !built_with_mpi())

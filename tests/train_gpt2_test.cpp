@@ -282,6 +282,9 @@ TEST_F(train_gpt2, runs_on_the_given_number_of_threads) {
     EXPECT_TRUE(contains(one.out, "device: CPU, 1 thread "));
     EXPECT_TRUE(contains(three.out, "device: CPU, 3 threads"));
     EXPECT_EQ(printed_losses(one.out), printed_losses(three.out));
+    setenv("OMP_THREAD_LIMIT", "2", 1);
+    EXPECT_TRUE(contains(data.run(with(options, {"3"})).out, "device: CPU, 2 threads"));
+    unsetenv("OMP_THREAD_LIMIT");
 }
 
 TEST_F(train_gpt2, profiles_a_gpu) {

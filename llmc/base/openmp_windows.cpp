@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <climits>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -130,12 +131,12 @@ static bool first_chunk(bool up, Integer start, Integer stop, uint64_t step, uin
     return next_chunk(first, end);
 }
 
-static int initial_threads() {
-    const char* wanted = getenv("OMP_NUM_THREADS");
+static int variable_or(const char* name, int otherwise) {
+    const char* wanted = getenv(name);
     const int number = wanted ? atoi(wanted) : 0;
-    return number > 0 ? number : omp_get_num_procs();
+    return number > 0 ? number : otherwise;
 }
-static int most_threads = initial_threads();
+static int most_threads = variable_or("OMP_NUM_THREADS", omp_get_num_procs());
 
 extern "C" {
 
@@ -196,6 +197,7 @@ void GOMP_atomic_start() { in_atomic.lock(); }
 void GOMP_atomic_end() { in_atomic.unlock(); }
 
 int omp_get_max_threads() { return most_threads; }
+int omp_get_thread_limit() { return variable_or("OMP_THREAD_LIMIT", INT_MAX); }
 int omp_get_num_threads() { return self.threads; }
 int omp_get_thread_num() { return self.number; }
 void omp_set_num_threads(int threads) { most_threads = std::max(threads, 1); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "llmc/base/error.h"
 #include "llmc/launchpad/internal.h"
@@ -11,12 +12,15 @@
 void note_hidden_devices(FILE* out) {
     for (const char* name : {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
                              "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"}) {
-        if (!getenv(name)) continue;
-        if (std::ranges::count_if(list_devices(), &DeviceInfo::is_gpu) > 1)
-            print_line(out,
-                       "note: %s has no effect on Vulkan: choose a GPU with --device (--list-devices shows "
-                       "them) or MESA_VK_DEVICE_SELECT",
-                       name);
+        const char* visible = getenv(name);
+        if (!visible) continue;
+        const bool hides_all = !*visible || !strcmp(visible, "-1");
+        const int shown = hides_all ? 0 : 1;
+        if (std::ranges::count_if(list_devices(), &DeviceInfo::is_gpu) > shown)
+            print_line(out, "note: %s has no effect on Vulkan: %s", name,
+                       hides_all ? "--device cpu takes the CPU"
+                                 : "choose a GPU with --device (--list-devices shows them) or "
+                                   "MESA_VK_DEVICE_SELECT");
         return;
     }
 }

@@ -51,6 +51,7 @@ static void* wait_for_all(void* starting) {
 }
 
 void use_threads(int count) {
+    count = std::min(count, omp_get_thread_limit());  // OMP_THREAD_LIMIT
     omp_set_num_threads(count);
     if (count == 1) return;
     std::vector<pthread_t> threads(size_t(count) +

@@ -47,7 +47,7 @@ static void take_share_of_cores(const Options& o, std::span<const std::string> d
     const int share = !is_mixed           ? usable / processes
                       : o.device == "cpu" ? (usable - processes + on_cpu) / on_cpu
                                           : 1;
-    omp_set_num_threads(std::max(1, share));
+    omp_set_num_threads(std::clamp(share, 1, omp_get_thread_limit()));
 }
 
 void note_bound_cores(const Options& o, const Communicator& job) {

@@ -464,21 +464,21 @@ static void make_room(const Options& o, const RunInputs& inputs, const Optimizer
     check_room_for_run(folder, bytes, count + best, keep ? keep + best : 0);
 }
 
-// Of the next step, in a run of so many steps.
-static float next_rate(const Options& o, const RunInputs& inputs, int steps) {
+// Of a step, counted from 0, in a run of so many steps.
+static float rate_of(const Options& o, int step, int steps) {
     return learning_rate({.schedule = o.scheduler,
                           .peak = o.learning_rate,
                           .warmup_steps = o.warmup,
                           .num_steps = steps,
                           .final_fraction = o.final_fraction},
-                         inputs.start.step);
+                         step);
 }
 
-// The rate of the next step follows the schedule over the run's new length, which may be far above the rate
-// at which the run has ended.
+// The rate of the next step follows the schedule over the run's new length, which may be far above that of
+// the last step.
 static void note_changed_rate(const Options& o, const RunInputs& inputs, const std::string& before) {
     const int step = inputs.start.step, now = inputs.length.max_steps;
-    if (!inputs.start.resumed || step >= now) return;
+    if (!inputs.start.resumed || step < 1 || step >= now) return;
     Options old;
     OptionTable table = option_table(old);
     read_options(table, before, "the options before", Source::run);
@@ -490,14 +490,13 @@ static void note_changed_rate(const Options& o, const RunInputs& inputs, const s
         return format_string("-k constant -l %.3g -u 0%s", adamw,
                              names_muon ? format_string(" --muon-lr %.3g", muon).c_str() : "");
     };
-    const float rate = next_rate(o, inputs, now), old_rate = next_rate(old, inputs, steps);
-    const std::string advice = constant_at(old_rate, old);
-    if (advice == constant_at(rate, o)) return;
+    const float rate = rate_of(o, step, now), last_rate = rate_of(old, step - 1, steps);
+    const std::string now_constant = constant_at(rate, o), advice = constant_at(last_rate, old);
+    if (now_constant == advice || now_constant == constant_at(rate_of(old, step, steps), old)) return;
     printf(
-        "note: the learning rate follows its schedule over %s: it is %.3g at step %d, where the schedule "
-        "over %s had %.3g%s\n",
-        counted(now, "step").c_str(), rate, step, counted(steps, "step").c_str(), old_rate,
-        old_rate > 0 ? ("; " + advice + " continues at that rate").c_str() : "");  // 0 trains nothing
+        "note: the learning rate follows its schedule over %s: it is %.3g at step %d, and was %.3g at step "
+        "%d; %s continues at that rate\n",
+        counted(now, "step").c_str(), rate, step + 1, last_rate, step, advice.c_str());
 }
 
 // Fewer processes, or another batch, change what a step learns from.
