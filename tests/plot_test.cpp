@@ -171,6 +171,7 @@ TEST_F(Plot, NamesAreTheShortestThatDiffer) {
     EXPECT_EQ(distinct_names({"a/x/y", "b/x/y", "x/y", "y"}), (Names{"a/x/y", "b/x/y", "x/y", "y"}));
     EXPECT_EQ(distinct_names({"a", "b", "./a"}), (Names{"a (1)", "b", "a (3)"}));
     EXPECT_EQ(distinct_names({"runs/one"}), Names{"one"});
+    EXPECT_EQ(distinct_names({"runs/a", "/runs/a", "/"}), (Names{"runs/a", "/runs/a", "/"}));
 }
 
 // A folder with the log of a run of six validations; bits: per byte of a loss of 1, or 0.
@@ -256,6 +257,13 @@ TEST_F(Plot, UnlikeTokenizersCompareInBitsPerByte) {
     const ProgramResult mixed = run_program("train_gpt2 --plot", a, d);
     EXPECT_EQ(count(mixed.out, "note: the bits per byte of d are unknown"), 1) << mixed.out;
     EXPECT_EQ(count(run_program("train_gpt2 --plot", d, d).out, "note"), 0);
+}
+
+TEST_F(Plot, PatternsNameRuns) {
+    for (const char* name : {"r1", "r2", "other"}) write_run(folder / name);
+    const std::string out = output_of(run_program("train_gpt2 --plot", folder / "r*"));
+    EXPECT_TRUE(contains(out, "r1") && contains(out, "r2") && !contains(out, "other")) << out;
+    EXPECT_TRUE(file_exists(folder / "comparison.svg"));
 }
 
 TEST_F(Plot, ReplacesOnlyItsOwnPicture) {

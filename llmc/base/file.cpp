@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "llmc/base/heartbeat.h"
+#include "llmc/base/paths.h"
 #include "llmc/base/signals.h"
 #include "llmc/base/system_files.h"
 #include "llmc/base/utf8.h"
@@ -275,9 +276,7 @@ bool is_same_file(const std::string& a, const std::string& b) {
     return (look_alike || folded(a) == folded(b)) && is_same_name(a, b);
 }
 
-std::string whole_name(const std::string& path) {
-    return std::filesystem::absolute(path).lexically_normal().generic_string();
-}
+std::string whole_name(const std::string& path) { return generic_text(absolute_path(path)); }
 
 bool has_separator(const std::string& path) { return path.find_first_of(separators) != std::string::npos; }
 

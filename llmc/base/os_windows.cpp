@@ -60,10 +60,12 @@ std::string program_path() {
 
 void set_environment(const char* name, const std::string& value) { _putenv_s(name, value.c_str()); }
 
-// No name of a file has a quote. cmd and PowerShell both know these.
+// No name of a file has a quote. cmd and PowerShell both know these. For the program that gets the word, a
+// backslash before a quote needs another one.
 std::string shell_word(const std::string& path) {
     const bool is_plain = !path.empty() && path.find_first_of(" &()[]{}^=;!'+,`~%$#@") == std::string::npos;
-    return is_plain ? path : "\"" + path + "\"";
+    const size_t at_end = path.size() - (path.find_last_not_of('\\') + 1);
+    return is_plain ? path : "\"" + path + std::string(at_end, '\\') + "\"";
 }
 
 // --- processes ---

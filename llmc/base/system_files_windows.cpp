@@ -15,7 +15,11 @@ static std::wstring wide(const std::string& path) {
     std::wstring text(path.size(), 0);  // at least as long
     text.resize(size_t(
         MultiByteToWideChar(CP_UTF8, 0, path.data(), int(path.size()), text.data(), int(text.size()))));
-    if (text.starts_with(L"\\\\?\\")) std::replace(text.begin(), text.end(), L'/', L'\\');  // no / there
+    if (text.starts_with(L"\\\\?\\")) {  // no / there, and one separator at a time
+        std::replace(text.begin(), text.end(), L'/', L'\\');
+        const auto separate = [](wchar_t a, wchar_t b) { return a == L'\\' && b == L'\\'; };
+        text.erase(std::unique(text.begin() + 4, text.end(), separate), text.end());
+    }
     return text;
 }
 
@@ -253,7 +257,8 @@ bool list_folder(const std::string& path, std::vector<std::string>& names) {
     if (descriptor < 0) return false;
     _close(descriptor);
     WIN32_FIND_DATAW found;
-    const HANDLE search = FindFirstFileW(wide(path + "/*").c_str(), &found);
+    const char* all = path.find_last_of(separators) + 1 == path.size() ? "*" : "/*";
+    const HANDLE search = FindFirstFileW(wide(path + all).c_str(), &found);
     if (search == INVALID_HANDLE_VALUE) return failed();
     do {
         char name[4 * MAX_PATH] = "";

@@ -7,6 +7,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/output.h"
+#include "llmc/base/paths.h"
 #include "llmc/base/utf8.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/text/corpus.h"
@@ -49,8 +50,8 @@ static std::string numbers_text(const std::string& path, JsonMembers members) {
 // that the part's entropy is exact. Its first token is the end-of-text at the start. The end-of-text after
 // its last story is the first token of the training part.
 uint64_t write_corpus(const CorpusOptions& options) {
-    std::filesystem::path json_path = std::filesystem::path(options.out).replace_extension(".json");
-    if (fold_case(json_path.generic_string()) == fold_case(options.out))
+    const std::string json_path = generic_text(std::filesystem::path(options.out).replace_extension(".json"));
+    if (fold_case(json_path) == fold_case(options.out))
         fail("--out %s: .json is reserved for the corpus's numbers", options.out.c_str());
     check_output(options.out, {options.tokenizer}, [](const std::string& path) {
         const std::string head = first_bytes(path, 1 << 14);
@@ -58,10 +59,10 @@ uint64_t write_corpus(const CorpusOptions& options) {
     });
     std::optional<FileWriter> numbers;  // only beside a file
     if (!is_written_in_place(options.out)) {
-        check_output(json_path.generic_string(), {options.tokenizer}, is_sidecar, Target::file);
-        check_can_move(json_path.generic_string());
+        check_output(json_path, {options.tokenizer}, is_sidecar, Target::file);
+        check_can_move(json_path);
         // the first of both files, so that another program cannot write either
-        numbers.emplace(json_path.generic_string());
+        numbers.emplace(json_path);
     }
     Tokenizer tokenizer = open_tokenizer(options.tokenizer);
     std::mt19937_64 random(options.seed);
@@ -91,7 +92,7 @@ uint64_t write_corpus(const CorpusOptions& options) {
     put_tally(members, "", whole);
     if (validation.stories > 0) put_tally(members, "val_", validation);
     if (numbers) {
-        numbers->write(numbers_text(json_path.generic_string(), members));
+        numbers->write(numbers_text(json_path, members));
         numbers->finish();
     }
     FILE* const summary = is_same_file(options.out, "/dev/stdout") ? stderr : stdout;

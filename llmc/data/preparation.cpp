@@ -20,6 +20,7 @@
 #include "llmc/base/lines.h"
 #include "llmc/base/os.h"
 #include "llmc/base/output.h"
+#include "llmc/base/paths.h"
 #include "llmc/base/utf8.h"
 #include "llmc/data/example_packer.h"
 #include "llmc/data/sidecar.h"
@@ -244,9 +245,7 @@ static std::vector<std::string> earlier_shards(const PreparationOptions& options
     static const std::regex after_name(
         "(_train|_val)(_[0-9]{6,})?\\.(bin|mask)(\\.vulkan-gpt2\\.new)?(\\.vulkan-gpt2\\.tmp)?");
     std::vector<std::string> paths;
-    const auto path_of = [&](const std::string& file) {
-        return (fs::path(options.out) / file).generic_string();
-    };
+    const auto path_of = [&](const std::string& file) { return generic_text(fs::path(options.out) / file); };
     for (const std::string& file : names_in(options.out)) {
         if (file.size() < options.name.size()) continue;
         // on a file system without case, a new shard may be this file under another spelling
@@ -274,7 +273,7 @@ static void remove_earlier_shards(const PreparationOptions& options, const Stage
 
 // Error if a file that this run will replace or delete is somebody else's, or an input.
 static void check_outputs(const PreparationOptions& options, std::vector<std::string> inputs) {
-    const std::string prefix = (fs::path(options.out) / options.name).generic_string();
+    const std::string prefix = generic_text(fs::path(options.out) / options.name);
     inputs.insert(inputs.end(), options.files_from.begin(), options.files_from.end());
     if (!options.chat_template.empty()) inputs.push_back(options.chat_template);
     const bool has_list = file_exists(prefix + ".json");  // else llm.c may have written them
@@ -533,7 +532,7 @@ void prepare_tokens(PreparationOptions options) {
     TextReader reader(files, options);
     create_folders(options.out);
     check_outputs(options, files);
-    const FileWriter lock = lock_outputs((fs::path(options.out) / options.name).generic_string());
+    const FileWriter lock = lock_outputs(generic_text(fs::path(options.out) / options.name));
     const std::string& prefix = lock.path;
     check_earlier_files(options, prefix);
     StagedShards staged;

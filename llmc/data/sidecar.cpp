@@ -9,6 +9,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/paths.h"
 #include "llmc/base/system_files.h"
 
 namespace fs = std::filesystem;
@@ -32,7 +33,7 @@ void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
                         {"xxh3", shard.checksum},
                         {"mask", shard.mask != nullptr}});
     const TokenizerInfo info = keep_tokenizer(tokenizer, prefix + ".tokenizer");
-    const std::string folder = fs::absolute(prefix).parent_path().generic_string();
+    const std::string folder = generic_text(absolute_path(prefix).parent_path());
     members[shards_key] = parse_json_object(tokenizer_info_to_json(info, folder), prefix);
     members[list_key] = list;
     write_whole_file(path, {json_text(members, 2), "\n"});
@@ -41,8 +42,7 @@ void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
 std::string sidecar_of(const std::string& shard) {
     static const std::regex ending("(_train|_val)?(_[0-9]{6})?(\\.bin)?$");
     const std::string name = fs::path(shard).filename().generic_string();
-    return (fs::path(shard).parent_path() / (std::regex_replace(name, ending, "") + ".json"))
-        .generic_string();
+    return generic_text(fs::path(shard).parent_path() / (std::regex_replace(name, ending, "") + ".json"));
 }
 
 // What a sidecar says; none if it is missing or some other file that has this name.
@@ -60,7 +60,7 @@ static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
     if (!members.contains(shards_key)) return std::nullopt;
     TokenizerInfo info = tokenizer_info_from_json(json_text(members[shards_key]), path);
     // JSON cannot hold every file name; record_shards() writes a copy next to the sidecar
-    const std::string copy = fs::path(path).replace_extension(".tokenizer").generic_string();
+    const std::string copy = generic_text(fs::path(path).replace_extension(".tokenizer"));
     if (!info.file.empty() && !file_exists(info.file) && file_exists(copy)) info.file = copy;
     return info;
 }

@@ -11,6 +11,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/os.h"
+#include "llmc/base/paths.h"
 #include "llmc/base/real.h"
 #include "llmc/base/system_files.h"
 #include "llmc/base/utf8.h"
@@ -174,7 +175,7 @@ static std::vector<int> parts_of_state(const std::string& dir, int step) {
 
 CheckpointName checkpoint_of(const std::string& model) {
     const std::filesystem::path path = path_as_listed(model), parent = path.parent_path();
-    const std::string folder = parent.empty() ? "." : parent.generic_string();
+    const std::string folder = parent.empty() ? "." : generic_text(parent);
     const std::string name = path.filename().generic_string(), own = own_spelling(name);
     return {folder, number_in(is_spelled_as(own, folder, name) ? own : name, "model_", ".bin")};
 }

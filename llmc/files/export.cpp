@@ -6,6 +6,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/output.h"
+#include "llmc/base/paths.h"
 #include "llmc/base/system_files.h"
 #include "llmc/files/gguf.h"
 #include "llmc/files/hugging_face.h"
@@ -89,7 +90,7 @@ void export_gguf(const std::string& path, const ExportedModel& model) {
             model.source.name.c_str());
     check_export_file(path);
     if (const fs::path folder = fs::path(path).parent_path(); !folder.empty())
-        create_folders(folder.generic_string());
+        create_folders(generic_text(folder));
     const int replaced =
         write_gguf(path, {model.config, model.read, *model.tokenizer, fs::path(path).stem().generic_string()},
                    model.type);

@@ -9,6 +9,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/paths.h"
 #include "llmc/files/model_tensors.h"
 #include "llmc/files/safetensors.h"
 #include "llmc/text/tokenizer_roles.h"
@@ -89,7 +90,7 @@ static int read_config(const std::string& path, const ModelConfig& config) {
 }
 
 static std::string config_beside(const std::string& path) {
-    return (std::filesystem::path(path).parent_path() / "config.json").generic_string();
+    return generic_text(std::filesystem::path(path).parent_path() / "config.json");
 }
 
 static int find_heads(const std::string& path, const ModelConfig& config) {

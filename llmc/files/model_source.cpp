@@ -9,6 +9,7 @@
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/os.h"
+#include "llmc/base/paths.h"
 #include "llmc/base/system_files.h"
 #include "llmc/base/toml.h"
 #include "llmc/base/utf8.h"
@@ -60,7 +61,7 @@ static void take_record(ModelSource& model, const std::string& run, const std::s
 // What the files beside model.safetensors say.
 static std::optional<TokenizerInfo> tokenizer_beside(const fs::path& model, bool& has_unusable_one) {
     for (const char* name : {"tokenizer.json", "vocab.json"}) {
-        const std::string file = (model.parent_path() / name).generic_string();
+        const std::string file = generic_text(model.parent_path() / name);
         if (!optional_file_exists(file)) continue;
         try {
             return info_of(open_tokenizer(file));
@@ -151,7 +152,7 @@ static FoundCheckpoint find_chosen(const std::string& folder, Choice choice, std
 // A run's folder in this one; "": there is none that can be read.
 static std::string run_inside(const std::string& folder) {
     for (const std::string& name : names_in(folder)) try {
-            const std::string run = (fs::path(folder) / name).generic_string();
+            const std::string run = generic_text(fs::path(folder) / name);
             if (is_folder(run) && !list_checkpoints(run).empty()) return run;
         } catch (const FileError&) {
         }
@@ -174,7 +175,7 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
     if (!found.broken.empty())
         fail("-e %s: no checkpoint in this folder is intact; %s", name.c_str(), found.broken.front().c_str());
     for (const char* file : {"model.safetensors", "model.safetensors.index.json"}) {
-        const std::string path = (fs::path(folder) / file).generic_string();
+        const std::string path = generic_text(fs::path(folder) / file);
         if (optional_file_exists(path)) return find_file(name, path);
         refuse_unreachable(path);
     }
@@ -182,7 +183,7 @@ static ModelSource find_in_folder(const std::string& name, const std::string& fo
         for (const char* end : {".bin", ".pt", ".pth", ".ckpt", ".gguf"})
             if (const fs::path path = fs::path(folder) / file;
                 fold_case(file).ends_with(end) && fs::is_regular_file(path))
-                refuse_other_format(path.generic_string());
+                refuse_other_format(generic_text(path));
     if (const std::string run = run_inside(folder); !run.empty())
         fail("-e %s: the folder has no model itself: name one inside it, such as -e %s", name.c_str(),
              shell_word(run).c_str());
@@ -297,7 +298,7 @@ static std::optional<Tokenizer> nearby_tokenizer(const std::string& model, const
                                                  int vocab_size) {
     if (vocab_size == 257) return open_tokenizer("bytes");
     const std::string path = usual_tokenizer(
-        {fs::path(model).parent_path().generic_string(), fs::path(data).parent_path().generic_string()});
+        {generic_text(fs::path(model).parent_path()), generic_text(fs::path(data).parent_path())});
     if (path.empty()) return std::nullopt;
     Tokenizer tokenizer = open_tokenizer(path);
     if (tokenizer.vocab_size() > vocab_size || vocab_size > padded(tokenizer.vocab_size()))

@@ -6,6 +6,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
+#include "llmc/base/paths.h"
 #include "llmc/base/real.h"
 
 using nlohmann::json;
@@ -125,7 +126,7 @@ static SafetensorsFile open_shards(const std::string& path) {
     std::set<std::string> shards;
     for (const auto& [tensor, shard] : shard_of) shards.insert(shard);
     for (const std::string& shard : shards) {
-        const std::string file = (std::filesystem::path(path).parent_path() / shard).generic_string();
+        const std::string file = generic_text(std::filesystem::path(path).parent_path() / shard);
         if (!file_exists(file)) fail("%s: the shard %s is missing", path.c_str(), file.c_str());
         Tensors tensors;
         from.parts.push_back(open_part(file, tensors));

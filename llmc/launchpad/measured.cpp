@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "llmc/base/checksum.h"
+#include "llmc/base/paths.h"
 #include "llmc/launchpad/device_cache.h"
 #include "llmc/launchpad/internal.h"
 #include "llmc/launchpad/kernel_version.h"
@@ -13,7 +14,7 @@
 #include "llmc/launchpad/shaders.h"
 
 static std::string measured_beside(const std::string& cache_file) {
-    return std::filesystem::path(cache_file).replace_extension(".measured").generic_string();
+    return generic_text(std::filesystem::path(cache_file).replace_extension(".measured"));
 }
 
 void read_measured(LaunchPadState& s) {

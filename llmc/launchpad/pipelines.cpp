@@ -5,6 +5,7 @@
 #include <future>
 
 #include "llmc/base/os.h"
+#include "llmc/base/paths.h"
 #include "llmc/launchpad/device_cache.h"
 #include "llmc/launchpad/internal.h"
 #include "llmc/launchpad/shaders.h"
@@ -31,7 +32,7 @@ static std::string cache_file_name(const VkPhysicalDeviceProperties& device) {
 std::string cache_file_of(const LaunchPadOptions& options, const VkPhysicalDeviceProperties& device) {
     const std::filesystem::path directory = cache_directory(options);
     if (options.cache_directory == "none" || directory.empty()) return "";
-    return (directory / cache_file_name(device)).generic_string();
+    return generic_text(directory / cache_file_name(device));
 }
 
 // A cache with what is stored.

@@ -2,6 +2,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/paths.h"
 #include "llmc/base/system_files.h"
 #include "llmc/base/toml.h"
 #include "llmc/data/weighted_path.h"
@@ -23,16 +24,16 @@ static bool is_path(const Option& option, const std::string& value) {
 
 // The option's path in a folder, whose name is no pattern, whatever characters it has.
 static fs::path path_in(const fs::path& folder, const Option& option, const std::string& value) {
-    const fs::path path = folder / value;
-    if (option.path != PathKind::pattern || file_exists(path.generic_string())) return path;
-    return fs::path(escaped_pattern(folder.generic_string())) / value;
+    const fs::path path = joined_path(folder, value);
+    if (option.path != PathKind::pattern || file_exists(generic_text(path))) return path;
+    return joined_path(escaped_pattern(generic_text(folder)), value);
 }
 
 // The texts of an option, with absolute paths instead of those relative to a folder.
 static std::vector<std::string> absolute_texts(const Option& option, std::vector<std::string> texts,
                                                const fs::path& folder) {
     for (std::string& text : texts)
-        if (is_path(option, text)) text = path_in(folder, option, text).lexically_normal().generic_string();
+        if (is_path(option, text)) text = generic_text(normal_path(path_in(folder, option, text)));
     return texts;
 }
 
@@ -50,7 +51,7 @@ static bool is_descriptor(const std::string& model) {
 static std::string value_in_file(const Option& option, const std::string& value, const std::string& path) {
     const bool is_model = option.path == PathKind::model;
     if (!is_path(option, value) && !is_model) return value;
-    const std::string in_folder = path_in(fs::path(path).parent_path(), option, value).generic_string();
+    const std::string in_folder = generic_text(path_in(fs::path(path).parent_path(), option, value));
     if (is_model) return !is_descriptor(value) && names_model_file(in_folder) ? in_folder : value;
     const auto is_there = [&](const std::string& text) {
         const std::string named = option.has_weights ? weighted_path(text).path : text;
@@ -62,7 +63,7 @@ static std::string value_in_file(const Option& option, const std::string& value,
 
 fs::path whole_path(const std::string& text) {
     if (text.empty() || text == "stories") return text;
-    return (fs::absolute(text) / "").lexically_normal().parent_path();
+    return absolute_path(fs::path(text) / "").parent_path();
 }
 
 // --- files ---

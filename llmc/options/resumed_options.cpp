@@ -5,6 +5,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/paths.h"
 #include "llmc/data/weighted_path.h"
 #include "llmc/files/checkpoint.h"
 #include "llmc/options/option_files.h"
@@ -20,7 +21,7 @@ static std::string shown_or_none(const Option& row) {
 // The texts as whole paths, for comparisons and for messages.
 static std::string whole_paths(const std::vector<std::string>& texts) {
     std::vector<std::string> whole;
-    for (const std::string& text : texts) whole.push_back(whole_path(text).generic_string());
+    for (const std::string& text : texts) whole.push_back(generic_text(whole_path(text)));
     return joined(whole, " --text ");
 }
 

@@ -9,6 +9,7 @@
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/output.h"
+#include "llmc/base/paths.h"
 #include "llmc/data/sidecar.h"
 #include "llmc/options/option_files.h"
 
@@ -73,10 +74,11 @@ RunSeries parse_series(const std::string& log, bool is_metrics, PlotOver over) {
 
 // A folder as given; an absolute path if its name is not in what was given, as in "..".
 static std::filesystem::path named_folder(const std::string& folder) {
-    const std::filesystem::path given = (std::filesystem::path(folder) / "").lexically_normal().parent_path();
+    const std::filesystem::path path = std::filesystem::path(folder) / "",
+                                given = normal_path(path).parent_path();
     const std::string name = given.filename().generic_string();
     if (!name.empty() && name != "." && name != "..") return given;
-    return (std::filesystem::absolute(folder) / "").lexically_normal().parent_path();
+    return absolute_path(path).parent_path();
 }
 
 // The last names of a path, as many as there are.
@@ -102,7 +104,8 @@ std::vector<std::string> distinct_names(const std::vector<std::string>& folders)
         };
         size_t length = 1;
         while (!is_alone(length) && path_end(paths[i], length) != path_end(paths[i], length + 1)) length++;
-        names.push_back(path_end(paths[i], length));
+        const std::string end = path_end(paths[i], length);
+        names.push_back(end.empty() || !is_alone(length) ? generic_text(paths[i]) : end);  // with its root
         if (std::count(paths.begin(), paths.end(), paths[i]) > 1)
             names.back() += format_string(" (%zu)", i + 1);  // a folder that is named twice
     }
@@ -323,7 +326,8 @@ static void warn_of_unknown_bits(const std::vector<RunSeries>& runs) {
                    printable(unknown->name).c_str());
 }
 
-void plot_runs(std::vector<std::string> folders, PlotOver over) {
+void plot_runs(const std::vector<std::string>& named, PlotOver over) {
+    std::vector<std::string> folders = expand_patterns(named);
     // runs/* also matches the picture of runs that was drawn before
     std::erase_if(folders, [](const std::string& path) { return is_regular(path) && is_plot(path); });
     if (folders.empty()) fail("--plot: name the folders of runs; this program has drawn what is named");
@@ -339,7 +343,7 @@ void plot_runs(std::vector<std::string> folders, PlotOver over) {
     const auto first = named_folder(folders[0]);
     const std::string axis = over == PlotOver::steps ? "" : std::string("_over_") + name_of(over);
     const auto path = folders.size() == 1 ? first / "loss" : first.parent_path() / "comparison";
-    const std::string picture = path.generic_string() + axis + ".svg";
+    const std::string picture = generic_text(path) + axis + ".svg";
     check_output(picture, logs, is_plot, Target::file);
     const std::optional<double> floor = corpus_entropy(folders[0]);
     write_whole_file(picture, {draw_runs(runs, floor, over)});

@@ -42,4 +42,4 @@ std::optional<double> corpus_entropy(const std::string& folder);
 // Draws loss.svg in the folder of the run, or, of several runs, comparison.svg beside the first folder (over
 // tokens: loss_over_tokens.svg, ...), and prints its name, and the best losses of several runs. Error if a
 // folder has no losses, or if the file there is none of this program's.
-void plot_runs(std::vector<std::string> folders, PlotOver over = PlotOver::steps);
+void plot_runs(const std::vector<std::string>& named, PlotOver over = PlotOver::steps);

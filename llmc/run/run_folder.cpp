@@ -11,6 +11,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/output.h"
+#include "llmc/base/paths.h"
 #include "llmc/base/system_files.h"
 #include "llmc/base/utf8.h"
 #include "llmc/files/checkpoint.h"
@@ -75,9 +76,9 @@ static void link_tokens(const std::string& folder, const std::string& to) {
         const fs::path file = fs::path(from) / name, link = fs::path(into) / name;
         std::error_code error;
         const bool is_unfinished = is_temporary_name(fold_case(name));
-        if (is_unfinished || fs::exists(link) || !is_regular(file.generic_string())) continue;
+        if (is_unfinished || fs::exists(link) || !is_regular(generic_text(file))) continue;
         fs::create_hard_link(file, link, error);
-        if (error) copy_file(file.generic_string(), link.generic_string());
+        if (error) copy_file(generic_text(file), generic_text(link));
     }
     sync_folder(into);
 }

@@ -14,6 +14,7 @@
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
 #include "llmc/base/lines.h"
+#include "llmc/base/paths.h"
 #include "llmc/base/utf8.h"
 #include "llmc/text/tokenizer.h"
 #include "llmc/text/tokenizer_roles.h"
@@ -51,17 +52,17 @@ struct TokenizerFiles {
 // merges.txt of vocab.json, MODEL-merges.txt of MODEL-vocab.json, vocab.bpe of encoder.json.
 static std::string merges_beside(const fs::path& vocab) {
     std::string name = vocab.filename().generic_string();
-    if (name == "encoder.json") return (vocab.parent_path() / "vocab.bpe").generic_string();
+    if (name == "encoder.json") return generic_text(vocab.parent_path() / "vocab.bpe");
     name = name.ends_with(vocab_json) ? name.substr(0, name.size() - std::string(vocab_json).size()) : "";
-    return (vocab.parent_path() / (name + merges_txt)).generic_string();
+    return generic_text(vocab.parent_path() / (name + merges_txt));
 }
 
 // The vocabulary's file in a folder.
 static fs::path vocabulary_in(const fs::path& folder) {
     for (const char* name : {tokenizer_json, vocab_json})
-        if (optional_file_exists((folder / name).generic_string())) return folder / name;
+        if (optional_file_exists(generic_text(folder / name))) return folder / name;
     fail("%s has neither tokenizer.json nor vocab.json: it is not the folder of a tokenizer",
-         folder.generic_string().c_str());
+         generic_text(folder).c_str());
 }
 
 static std::string read_utf8(const std::string& path) {
@@ -83,8 +84,8 @@ static json generation_of_model(const std::string& path) {
 
 static TokenizerFiles load_files(const std::string& name) {
     const fs::path path = fs::is_directory(name) ? vocabulary_in(name) : fs::path(name);
-    TokenizerFiles files = {path.generic_string()};
-    json whole = read_json_object(path.generic_string());
+    TokenizerFiles files = {generic_text(path)};
+    json whole = read_json_object(generic_text(path));
     if (whole.contains(tokenizer_json) || whole.contains(merges_txt)) {  // a copy
         files.contents = std::move(whole);
         return files;
@@ -94,21 +95,20 @@ static TokenizerFiles load_files(const std::string& name) {
     if (!has_model) {
         const std::string merges = merges_beside(path);
         if (!optional_file_exists(merges))
-            fail("%s: its merges are missing: there is no %s", path.generic_string().c_str(), merges.c_str());
+            fail("%s: its merges are missing: there is no %s", generic_text(path).c_str(), merges.c_str());
         files.contents[merges_txt] = read_utf8(merges);
     }
     for (const char* extra : {config_json, special_json, added_json, generation_json}) {
-        const std::string file = (path.parent_path() / extra).generic_string();
+        const std::string file = generic_text(path.parent_path() / extra);
         if (optional_file_exists(file)) files.contents[extra] = read_json_object(file);
     }
-    if (const std::string text = (path.parent_path() / template_file).generic_string();
-        optional_file_exists(text))
+    if (const std::string text = generic_text(path.parent_path() / template_file); optional_file_exists(text))
         files.contents[template_file] = read_utf8(text);
-    if (const std::string more = (path.parent_path() / "additional_chat_templates").generic_string();
+    if (const std::string more = generic_text(path.parent_path() / "additional_chat_templates");
         optional_file_exists(more) && is_folder(more))
         fail("%s: a tokenizer with several chat templates cannot be used: remove the folder", more.c_str());
     // transformers takes GPT-2's class and its defaults if the model's config.json is all there is
-    const std::string model = (path.parent_path() / "config.json").generic_string();
+    const std::string model = generic_text(path.parent_path() / "config.json");
     if (!optional_file_exists(model)) return files;
     if (!files.has(config_json)) files.contents[config_json] = json::object();
     if (!files.has(generation_json)) files.contents[generation_json] = generation_of_model(model);

@@ -13,6 +13,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/lines.h"
 #include "llmc/base/output.h"
+#include "llmc/base/paths.h"
 #include "llmc/base/system_files.h"
 #include "llmc/base/utf8.h"
 
@@ -470,14 +471,7 @@ std::vector<std::string> files_below(const std::vector<std::string>& paths,
                                      const std::function<void(const std::string& why)>& left_out) {
     std::vector<std::string> files;
     bool has_folder = false;
-    std::vector<std::string> named;  // not every shell expands patterns
-    for (const std::string& path : paths) {
-        const std::vector<std::string> matching =
-            path == "-" ? std::vector<std::string>() : matching_paths(path);
-        if (matching.empty()) named.push_back(path);
-        named.insert(named.end(), matching.begin(), matching.end());
-    }
-    for (const std::string& path : named) {
+    for (const std::string& path : expand_patterns(paths)) {
         const bool below = path != "-" && is_folder(path);
         has_folder |= below;
         const auto found = below ? texts_below(path, include, left_out) : std::vector{path};

@@ -13,6 +13,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/json.h"
 #include "llmc/base/output.h"
+#include "llmc/base/paths.h"
 #include "llmc/text/word_splitter.h"
 
 static const uint32_t tokenizer_magic = 20240328;
@@ -333,7 +334,7 @@ std::string usual_tokenizer(const std::vector<std::string>& folders) {
     all.push_back("data/starter");
     for (const std::string& folder : all) {
         const std::string path =
-            (std::filesystem::path(folder) / "gpt2_tokenizer.bin").lexically_normal().generic_string();
+            generic_text(normal_path(std::filesystem::path(folder) / "gpt2_tokenizer.bin"));
         if (std::filesystem::exists(path)) return path;
     }
     return "";

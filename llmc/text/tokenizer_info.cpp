@@ -6,6 +6,7 @@
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/paths.h"
 #include "llmc/base/system_files.h"
 #include "llmc/text/tokenizer_roles.h"
 
@@ -44,7 +45,7 @@ TokenizerInfo info_of(const Tokenizer& tokenizer) {
 
 // A file in the folder of the JSON file is recorded by its name alone, so that both can be moved.
 std::string tokenizer_info_to_json(const TokenizerInfo& info, const std::string& folder) {
-    const fs::path file = info.file, home = (fs::absolute(folder) / "name").lexically_normal().parent_path();
+    const fs::path file = info.file, home = absolute_path(fs::path(folder) / "name").parent_path();
     const bool in_same_folder = file.parent_path() == home;
     json object = {{"name", printable(info.name)}, {"vocab_size", info.vocab_size}, {"xxh3", info.checksum}};
     if (!info.file.empty())
@@ -67,7 +68,7 @@ TokenizerInfo tokenizer_info_from_json(const std::string& text, const std::strin
                  describe_json(size).c_str());
         info.vocab_size = size.get<int>();
         if (!info.file.empty() && fs::path(info.file).is_relative())
-            info.file = (fs::path(json_path).parent_path() / info.file).generic_string();
+            info.file = generic_text(joined_path(fs::path(json_path).parent_path(), info.file));
         return info;
     } catch (const json::exception& error) {
         fail("%s does not describe a tokenizer: %s", json_path.c_str(), json_reason(error).c_str());
@@ -104,7 +105,7 @@ void take_chat_template(Tokenizer& tokenizer, const TokenizerInfo& info) {
 std::optional<Tokenizer> open_recorded_tokenizer(const TokenizerInfo& info) {
     const std::vector<std::string> candidates = {
         info.file.empty() ? "bytes" : info.file,
-        usual_tokenizer({fs::path(info.file).parent_path().generic_string()})};
+        usual_tokenizer({generic_text(fs::path(info.file).parent_path())})};
     for (const std::string& place : candidates) {
         std::error_code closed;  // such as a file in the home folder of somebody else
         const bool is_there = place == "bytes" || fs::exists(place, closed);

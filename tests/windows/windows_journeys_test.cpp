@@ -4,6 +4,8 @@
 #include <windows.h>
 
 #include "llmc/base/file.h"
+#include "llmc/base/os.h"
+#include "llmc/base/paths.h"
 #include "llmc/files/checkpoint.h"
 #include "tests/tiny_run.h"
 
@@ -162,6 +164,33 @@ TEST_F(Windows, PrintedCommandsAreOfThisSystem) {
         output_of(run_program(with({renamed, "--text", back(data / "*.txt"), "-o", back(run)}, short_run)));
     EXPECT_FALSE(contains(out, "'"));
     EXPECT_TRUE(contains(out, "vulkan-gpt2-generate -e \""));
+}
+
+// \\?\ goes before any whole path; \\server\share is alike.
+TEST_F(Windows, PathsMayBeginWithTwoSeparators) {
+    for (const std::string before : {"\\\\?\\", "//?/", "\\\\.\\"}) {
+        const std::string name = before[0] == '/' ? "slashes" : before[2] == '?' ? "any" : "device";
+        const std::string folder = before + back(fs::absolute(data / name).string());
+        create_folders(folder);
+        write_text(folder + "\\text.txt", std::string(60, 'w'));  // training needs 20 kB
+        expect_ok(prepare({"--out", folder, "--name", "q", folder + "\\te*.txt"}));
+        expect_ok(run_program({BINARY_DIR "/make_corpus", "--out", folder + "\\c.txt", "--stories", "9"}));
+        const Words small = with(short_run, {"-e", of_bytes, "-o", folder + "\\run"});
+        expect_ok(run_program(with({program, "--text", folder + "\\text.txt"}, small)));
+        expect_ok(run_program({program, "-y", "1", "-o", folder + "\\run", "-x", "3"}));
+        for (const char* file : {"q_train.bin", "c.json", "run/loss.svg", "run/tokens/text_train.bin"})
+            EXPECT_TRUE(file_exists(data / (name + "/" + file))) << folder << file;
+    }
+    EXPECT_EQ(generic_text("\\\\server\\share\\a"), "//server/share/a");
+    EXPECT_EQ(generic_text(absolute_path("//server/share/a/../b")), "//server/share/b");
+    EXPECT_EQ(generic_text(absolute_path("\\\\.\\C:\\a\\..\\b")), "//./C:/b");
+    EXPECT_EQ(generic_text(joined_path("C:\\a", "\\\\server\\b")), "//server/b");
+}
+
+TEST_F(Windows, ABackslashBeforeAQuoteIsDoubled) {
+    EXPECT_EQ(shell_word("my dir\\"), "\"my dir\\\\\"");
+    EXPECT_EQ(shell_word("a b\\c"), "\"a b\\c\"");
+    EXPECT_EQ(shell_word("dir\\"), "dir\\");
 }
 
 TEST_F(Windows, WildcardsStandForNoHiddenFiles) {

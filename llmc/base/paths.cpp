@@ -1,4 +1,6 @@
-// matching_paths(): the files that a pattern names.
+// Paths, and the files that patterns name: matching_paths() of file.h, too.
+#include "llmc/base/paths.h"
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -6,6 +8,38 @@
 
 #include "llmc/base/file.h"
 #include "llmc/base/system_files.h"
+
+namespace fs = std::filesystem;
+
+size_t server_length(const std::string& path) {
+    if (fs::path::preferred_separator != '\\' || path.find_first_not_of(separators) != 2) return 0;
+    const size_t share = path.find_first_of(separators, 2);
+    return share == path.npos ? path.size()
+                              : std::min(path.size(), path.find_first_of(separators, share + 1));
+}
+
+std::string generic_text(const fs::path& path) {
+    std::string text = path.generic_string();
+    if (server_length(path.string())) text.insert(0, 1, '/');
+    return text;
+}
+
+fs::path normal_path(const fs::path& path) {
+    const std::string text = path.string();
+    const size_t server = server_length(text);
+    if (!server) return path.lexically_normal();
+    return text.substr(0, server) + fs::path(text.substr(server)).lexically_normal().string();
+}
+
+fs::path absolute_path(const fs::path& path) {
+    return normal_path(server_length(path.string()) ? path : fs::absolute(path));
+}
+
+fs::path joined_path(const fs::path& folder, const fs::path& path) {
+    return server_length(path.string()) ? path : folder / path;
+}
+
+// --- patterns ---
 
 // The parts of a path that hold a wildcard.
 static int parts_with_wildcards(const std::string& pattern) {
@@ -62,7 +96,18 @@ std::vector<std::string> matching_paths(const std::string& pattern) {
         fail("%s: at most three parts of a path may have wildcards: more of them search a whole disk",
              pattern.c_str());
     std::vector<std::string> paths;
-    expand("", pattern, paths);
+    const size_t server = server_length(pattern);  // which is no folder of another one
+    expand(pattern.substr(0, server), pattern.substr(server), paths);
     std::sort(paths.begin(), paths.end());
     return paths;
+}
+
+std::vector<std::string> expand_patterns(const std::vector<std::string>& patterns) {
+    std::vector<std::string> all;
+    for (const std::string& pattern : patterns) {
+        const std::vector<std::string> matching = matching_paths(pattern);
+        if (matching.empty()) all.push_back(pattern);
+        all.insert(all.end(), matching.begin(), matching.end());
+    }
+    return all;
 }
