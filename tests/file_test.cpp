@@ -1,4 +1,4 @@
-// Errors of the file system are reported with their true reason.
+// Errors of the file system are reported with their true reason; paths lead where the system says.
 #include "llmc/base/file.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "llmc/base/paths.h"
 #include "llmc/data/token_file.h"
 #include "llmc/files/model_source.h"
 #include "llmc/run/loss_plot.h"
@@ -69,6 +70,21 @@ TEST_F(FileErrors, OfReadingHaveTheTrueReason) {
     });
     const ProgramResult result = run_program("prepare_data", path, "--out /nowhere --name x");
     EXPECT_TRUE(contains(result.err, "cannot read /proc/self/mem: Input/output error"));
+}
+
+// Out of a link, ".." leads to the folder of what it leads to.
+TEST(Paths, AreThoseOfTheSystem) {
+    const TemporaryFolder folder;
+    const std::filesystem::path root = std::filesystem::canonical(folder.path);
+    std::filesystem::create_directories(root / "real/deep/er");
+    std::filesystem::create_directory_symlink("real/deep", root / "link");
+    for (const char* path : {"link/../deep", "link/er/..", "link/er/../../deep", "link/../../real/./deep",
+                             "real/../link", "link/er/../", "none/../link"})
+        EXPECT_EQ(std::filesystem::weakly_canonical(normal_path(root / path)), root / "real/deep") << path;
+    EXPECT_EQ(normal_path(root / "real/deep/../../../x"), root.parent_path() / "x");
+    for (const auto& [path, normal] :
+         {std::pair("../a/..", ".."), {"a/../..", ".."}, {"a/..", "."}, {"/..", "/"}})
+        EXPECT_EQ(normal_path(path), normal) << path;
 }
 
 TEST(MatchingPaths, DoNotSearchAWholeDisk) {

@@ -24,10 +24,22 @@ std::string generic_text(const fs::path& path) {
     return text;
 }
 
+// Without the "..", which leads out of what a link leads to, not out of the link's folder.
+static fs::path without_climbs(const fs::path& path) {
+    fs::path done;
+    for (const fs::path& part : path) {
+        std::error_code missing;
+        if (part == ".." && fs::is_symlink(done, missing)) done = fs::weakly_canonical(done);
+        done = part == ".." ? (done / part).lexically_normal() : done / part;
+        if (part == ".." && !done.has_filename()) done = done.parent_path();  // a/b/.. is "a/"
+    }
+    return done;
+}
+
 fs::path normal_path(const fs::path& path) {
     const std::string text = path.string();
     const size_t server = server_length(text);
-    if (!server) return path.lexically_normal();
+    if (!server) return without_climbs(path).lexically_normal();
     return text.substr(0, server) + fs::path(text.substr(server)).lexically_normal().string();
 }
 

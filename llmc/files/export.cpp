@@ -60,7 +60,7 @@ void export_hugging_face(const std::string& folder, const ExportedModel& model) 
         fail("no room for the model in %s: it takes %.1f MiB, and %.1f are free", folder.c_str(),
              double(bytes) / (1 << 20), double(free_bytes(folder)) / (1 << 20));
     for (const std::string& old : file_names) check_can_move(folder + "/" + old);
-    const std::string name = fs::absolute(folder).lexically_normal().filename().generic_string();
+    const std::string name = absolute_path(fs::path(folder) / "").parent_path().filename().generic_string();
     write_whole_file(folder + "/" + card_name,
                      {model_card(name, model.source, model.config, model.tokenizer)});
     for (const std::string& old : file_names)
