@@ -6,6 +6,7 @@
 
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/os.h"
 #include "llmc/base/utf8.h"
 #include "llmc/text/text_stream.h"
 #include "tests/run_program.h"
@@ -239,7 +240,9 @@ TEST_F(Generate, InteractivePromptsAreContinued) {
                       two = generate({"-n", "30", "--no-echo", "Once"}).out;
     const Words interactive = {program, "-e", tiny, "--device", "cpu", "-n", "30", "-i"};
     EXPECT_EQ(run_with_input(interactive, "To be\n\nOnce").out, one + two);
-    EXPECT_TRUE(run_with_input(interactive, "To be\n\x1a\n\x04\nOnce").out.ends_with(two));
+    if (!terminals_are_pipes) {
+        EXPECT_TRUE(run_with_input(interactive, "To be\n\x1a\n\x04\nOnce").out.ends_with(two));
+    }
     EXPECT_NE(run_with_input(interactive, "caf\xe9").err.find("not UTF-8 at byte 3"), std::string::npos);
     if (const File directory{fopen(folder.path.c_str(), "rb")}) {  // not on Windows
         EXPECT_TRUE(contains(run_program(interactive, {}, directory.get()).err, "standard input: Is a dir"));

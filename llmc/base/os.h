@@ -97,6 +97,7 @@ extern const std::vector<const char*> vulkan_loaders;  // names to try in this o
 bool is_terminal(FILE* stream);
 extern const char* const end_of_input_key;  // what ends what is typed, in words
 extern const bool interrupt_ends_input;     // Control-C ends what is read from a console, too
+extern const bool terminals_are_pipes;      // some are, whose Control-D and Control-Z are characters
 
 // Columns of the terminal if standard output is one that controls this program and obeys escape sequences;
 // else 0.

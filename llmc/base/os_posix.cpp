@@ -187,6 +187,7 @@ const std::vector<const char*> vulkan_loaders = {"libvulkan.so.1", "libvulkan.so
 
 const char* const end_of_input_key = "Control-D";
 const bool interrupt_ends_input = false;
+const bool terminals_are_pipes = false;
 
 bool is_terminal(FILE* stream) { return isatty(fileno(stream)) == 1; }
 

@@ -159,6 +159,7 @@ const std::vector<const char*> vulkan_loaders = {"vulkan-1.dll"};
 
 const char* const end_of_input_key = "Control-Z and Enter";
 const bool interrupt_ends_input = true;
+const bool terminals_are_pipes = true;
 
 // Not isatty(), which takes NUL for a terminal.
 static bool is_console(HANDLE handle) {

@@ -95,7 +95,8 @@ std::optional<std::string> read_typed_line(const char* prompt) {
     std::optional<std::string> line = types ? edit_line(prompt) : read_piped_line();
     if (line && line->ends_with('\r')) line->pop_back();  // Windows' console gives it, too
     // Control-D and Control-Z, where the console makes characters of them
-    if (is_terminal(stdin) && line && (line->starts_with('\x04') || line->starts_with('\x1a'))) line.reset();
+    const bool is_typed = is_terminal(stdin) || terminals_are_pipes;
+    if (is_typed && line && (line->starts_with('\x04') || line->starts_with('\x1a'))) line.reset();
     if (types && !line) putchar('\n');  // the shell's prompt begins on a new line
     return line;
 }
