@@ -314,17 +314,20 @@ TEST(ChatExamples, NothingIsLostSilently) {
               "line 1 has a field 'prompt'"},
              {R"({"messages":[{"role":"user","content":"r"}],)" + end, "line 1 has"},
              {R"({"instruction":"lost",)" + end, "line 1 has two members 'instruction'"},
-             {R"({"messages":[{)" + answer + R"("content":[{"type":"text","text":"a","url":"u"}]}]})",
-              "message 1 is not"}})
+             {R"({"messages":[{)" + answer + R"("content":[{"type":"text","text":"a","image":"u"}]}]})",
+              "message 1 has a field 'image'"}})
         EXPECT_TRUE(contains(error_of(field.c_str()), named)) << field;
     for (const std::string nothing : {R"("input":null,"system":"")", R"("history":[],"tools":"[]")",
                                       R"("input":[],"images":null)", R"("weight":1,"label":3,"train":true)"})
         EXPECT_EQ(error_of(("{" + nothing + "," + end).c_str()), "") << nothing;
     const json beside = parse_json_object(
         R"({"id":7,"tags":[],"prompt":"q","messages":[{"role":"user","name":"Ann","content":"q"},
-            {"role":"assistant","content":"a"}]})",
+            {"role":"assistant","content":[{"type":"text","text":"a","index":0}]}],
+            "conversations":[{"role":"user","name":"Ann","content":"q"},
+            {"role":"assistant","content":[{"type":"text","text":"a","index":0}]}]})",
         "x");  // a copy of what is read loses nothing, and others are named
-    EXPECT_EQ(read_chat_example(beside, "x").unread_fields, (std::set<std::string>{"id", "name", "prompt"}));
+    EXPECT_EQ(read_chat_example(beside, "x").unread_fields,
+              (std::set<std::string>{"conversations", "id", "index", "name", "prompt"}));
     const json listed = parse_json_object(
         R"({"system":[{"type":"text","text":"s"}],"instruction":"q","input":[{"text":"i"}],"output":"a"})",
         "x");

@@ -140,6 +140,7 @@ TEST(FaultKinds, AnErrorAtWhatARunRecordsIsNoDamage) {
         EXPECT_EQ(contains(result.err, strerror(EIO)), result.status == 1) << fault << result.err;
         return result;
     };
+    int resumes_failed = 0, new_runs_failed = 0;
     for (const char* fault : {"open:1", "read:1", "fstat:1", "stat:1", "stat:2", "stat:3"}) {
         const ProgramResult resumed =
             attempt(run_path(copy, 4), fault, {program, "-y", "1", "-o", copy, "-x", "4", "--device", "cpu"});
@@ -150,7 +151,10 @@ TEST(FaultKinds, AnErrorAtWhatARunRecordsIsNoDamage) {
                  words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16 -x 1 -b 2 -t 16 -s 0 -v 0 "
                           "--device cpu")));
         EXPECT_TRUE(trained.status == 1 || file_exists(copy + "/new/tokenizer.bin")) << fault;
+        resumes_failed += resumed.status;
+        new_runs_failed += trained.status;
     }
+    EXPECT_TRUE(resumes_failed > 2 && new_runs_failed > 2) << resumes_failed << new_runs_failed;
 }
 
 // A run that trains meanwhile deletes the file of a checkpoint just before a program opens it.

@@ -79,7 +79,7 @@ TEST(Paths, AreThoseOfTheSystem) {
     std::filesystem::create_directories(root / "real/deep/er");
     std::filesystem::create_directory_symlink("real/deep", root / "link");
     for (const char* path : {"link/../deep", "link/er/..", "link/er/../../deep", "link/../../real/./deep",
-                             "real/../link", "link/er/../", "none/../link"})
+                             "real/../link", "link/er/../", "none/../link", "link/./../deep"})
         EXPECT_EQ(std::filesystem::weakly_canonical(normal_path(root / path)), root / "real/deep") << path;
     EXPECT_EQ(normal_path(root / "real/deep/../../../x"), root.parent_path() / "x");
     for (const auto& [path, normal] :

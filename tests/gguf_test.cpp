@@ -189,7 +189,7 @@ TEST_F(Gguf, KeepsTheRolesOfTokens) {
         R"({"config": {"bos_token": "a", "pad_token": "b", "unk_token": "c", "sep_token": "d",
                        "cls_token": "e", "mask_token": "f", "additional_special_tokens": ["g"],
                        "chat_template": [{"name": "default", "template": "one"},
-                                         {"name": "rag", "template": "two"}]}})";
+                                         {"name": "my rag", "template": "two"}]}})";
     write_gguf(folder / "model.gguf", {config, read_values, tokenizer, "mine"}, StoredType::fp32);
     Parsed file(folder / "model.gguf");
     const std::map<std::string, std::string> ids = {
@@ -198,8 +198,9 @@ TEST_F(Gguf, KeepsTheRolesOfTokens) {
     for (const auto& [name, id] : ids)
         EXPECT_EQ(file.values["tokenizer.ggml." + name + "_token_id"], id) << name;
     EXPECT_EQ(file.values["tokenizer.ggml.add_bos_token"], "false");
-    EXPECT_EQ(file.values["tokenizer.chat_template"] + file.values["tokenizer.chat_template.rag"], "onetwo");
-    EXPECT_EQ(file.lists["tokenizer.chat_templates"], Words{"rag"});
+    EXPECT_EQ(file.values["tokenizer.chat_template"] + file.values["tokenizer.chat_template.my_rag"],
+              "onetwo");
+    EXPECT_EQ(file.lists["tokenizer.chat_templates"], Words{"my_rag"});
     tokenizer.roles = R"({"generation": {"pad_token_id": 9}})";
     write_gguf(folder / "model.gguf", {config, read_values, tokenizer, "mine"}, StoredType::fp32);
     EXPECT_EQ(Parsed(folder / "model.gguf").values["tokenizer.ggml.padding_token_id"], "9");

@@ -525,6 +525,8 @@ TEST_F(prepare_data, jsonl_is_not_taken_for_text) {
                                   read_whole_file(folder / "a.txt")),
                    "standard input has JSON objects on its lines: name the field that holds the text, as in "
                    "--field story");
+    write_whole_file(folder / "a.txt", {R"({"prompt": "a", "prompt": "b", "completion": "c"})", "\n"});
+    expect_refusal(prepare({folder / "a.txt"}), "two members 'prompt'");
     write_whole_file(folder / "array.json", {"[\n {\"a\": 1}]"});
     for (const Words& options : {Words{}, {"--field", "a"}})
         expect_refusal(prepare(with(options, {folder / "array.json"})), "jq -c");

@@ -163,6 +163,7 @@ TEST_F(Journey, ShardsWithoutASidecarWorkWithAWarning) {
 }
 
 TEST_F(Journey, ASidecarKeepsWhatElseIsInTheFile) {
+    for (const char* shard : {"my_train.bin", "my_val.bin"}) std::filesystem::remove(data(shard));
     write_whole_file(data("my.json"), {"{\"seed\": 7, \"nats_per_token\": 1}"});
     prepare("my", {});
     const std::string text = read_whole_file(data("my.json"));

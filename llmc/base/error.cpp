@@ -108,6 +108,8 @@ std::string message_for(const std::exception& error) {
     }
     text = printable(text);
     const size_t most = 8192, each = 1000;  // a name of a file can have megabytes: the ends say what is wrong
-    if (text.size() > most) text.replace(each, text.size() - 2 * each, " [...] ");
-    return text;
+    if (text.size() <= most) return text;
+    size_t end = text.size() - each;
+    while ((text[end] & 0xc0) == 0x80) end++;  // within a character
+    return first_characters(text, each) + " [...] " + text.substr(end);
 }

@@ -60,7 +60,7 @@ std::string shell_word(const std::string& path) {
     const auto is_plain = [](unsigned char c) {
         return isalnum(c) || c >= 0x80 || (c && strchr("%+,-./:=@_", c));
     };
-    if (printable(path) != path) {  // in quotes of bash and zsh, which know what stands for such a byte
+    if (printable(path) != path) {  // as bash and zsh spell any byte; dash cannot
         std::string word = "$'";
         for (const unsigned char c : path)
             word += is_plain(c) && c < 0x80 ? std::string(1, char(c)) : format_string("\\x%02x", c);

@@ -27,8 +27,8 @@ void check_output(const std::string& path, const std::vector<std::string>& input
 // work.
 void check_writable(const std::string& path);
 
-// Error if a file that will be replaced or removed cannot be, as Linux says: a mount, an immutable or
-// append-only file, another user's in a shared folder. For programs that replace several files.
+// Error if a file that will be replaced or removed cannot be, as Linux says: a mount (from 5.8 on), an
+// immutable or append-only file, another user's in a shared folder. For programs that replace several files.
 void check_can_move(const std::string& path);
 
 // The lock on outputs that a program writes one after the other, to hold until all are there: a writer of

@@ -28,8 +28,10 @@ std::string generic_text(const fs::path& path) {
 static fs::path without_climbs(const fs::path& path) {
     fs::path done;
     for (const fs::path& part : path) {
-        std::error_code missing;
-        if (part == ".." && fs::is_symlink(done, missing)) done = fs::weakly_canonical(done);
+        std::error_code error;
+        if (part == "." && !done.empty()) continue;
+        if (part == ".." && fs::is_symlink(done, error))
+            if (const fs::path target = fs::canonical(done, error); !error) done = target;
         done = part == ".." ? (done / part).lexically_normal() : done / part;
         if (part == ".." && !done.has_filename()) done = done.parent_path();  // a/b/.. is "a/"
     }

@@ -7,8 +7,9 @@
 
 // Length of \\server\share, \\?\C: or \\.\C: at the beginning of a path of Windows; 0: it begins otherwise.
 size_t server_length(const std::string& path);
-// generic_string(), lexically_normal(), that of absolute(), and folder / path, for all paths of Windows:
-// those of MinGW drop one of the separators that \\server\share and \\?\C: begin with, or append such paths.
+// generic_string(), absolute() and folder / path for all paths of Windows: those of MinGW drop one of the
+// separators that \\server\share and \\?\C: begin with, or append such paths. A normal path has neither "."
+// nor, but at its beginning, "..", which leads out of what a link leads to; an absolute one is normal.
 std::string generic_text(const std::filesystem::path& path);
 std::filesystem::path normal_path(const std::filesystem::path& path);
 std::filesystem::path absolute_path(const std::filesystem::path& path);

@@ -55,6 +55,13 @@ static std::vector<char*> words_of(const std::vector<std::string>& argv) {
     return words;
 }
 
+// A program whose parent ignores the signal of their ends gets no status of its children.
+static void keep_ends_of_children() {
+    struct sigaction action = {};
+    sigaction(SIGCHLD, nullptr, &action);
+    if (action.sa_handler == SIG_IGN) signal(SIGCHLD, SIG_DFL);
+}
+
 Process::Process(std::vector<std::string> argv, FILE* input) : internals(std::make_unique<Internals>()) {
     PipeEnds write_ends;
     for (const int i : {0, 1}) open_pipe(internals->pipes[i], write_ends[i]);
@@ -66,7 +73,7 @@ Process::Process(std::vector<std::string> argv, FILE* input) : internals(std::ma
     else
         posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     for (const int i : {0, 1}) posix_spawn_file_actions_adddup2(&actions, write_ends[i], i + 1);
-    signal(SIGCHLD, SIG_DFL);  // else a child that has ended leaves no status
+    keep_ends_of_children();
     const int error = posix_spawnp(&internals->child, words[0], &actions, nullptr, words.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     if (error) throw std::system_error(error, std::generic_category(), "cannot start " + argv[0]);
@@ -177,7 +184,7 @@ int run_instead(const std::vector<std::string>& argv,
                 const std::vector<std::pair<std::string, std::string>>& environment) {
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 0);
     fflush(nullptr);
-    signal(SIGCHLD, SIG_DFL);  // else a child that has ended leaves no status
+    keep_ends_of_children();
     catch_stop_signals();
     catch_save_signal();
     static volatile sig_atomic_t child = 0, suspends = 0;

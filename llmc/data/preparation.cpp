@@ -79,7 +79,7 @@ struct Preparation {
         if (unused_marks == 0) first_mark = block.first_mark;
         unused_marks += block.unused_marks;
         for (const std::string& name : block.unread_fields)
-            if (unread_fields.size() < most_unread_fields) unread_fields.insert(name);
+            if (unread_fields.size() <= most_unread_fields) unread_fields.insert(name);
     }
 };
 
@@ -276,12 +276,13 @@ static void check_outputs(const PreparationOptions& options, std::vector<std::st
     const std::string prefix = generic_text(fs::path(options.out) / options.name);
     inputs.insert(inputs.end(), options.files_from.begin(), options.files_from.end());
     if (!options.chat_template.empty()) inputs.push_back(options.chat_template);
-    const bool has_list = file_exists(prefix + ".json");  // else llm.c may have written them
+    check_output(prefix + ".json", inputs, is_sidecar, Target::file);
+    const bool has_list = is_shard_list(prefix + ".json");  // else llm.c may have written them
     const auto is_ours = [&](const std::string& path) {
-        return (has_list || is_temporary_name(path)) && (is_token_shard(path) || is_mask(path));
+        return (has_list || is_temporary_name(fs::path(path).filename().string())) &&
+               (is_token_shard(path) || is_mask(path));
     };
     for (const std::string& path : earlier_shards(options)) check_output(path, inputs, is_ours, Target::file);
-    check_output(prefix + ".json", inputs, is_sidecar, Target::file);
     // the tokenizer itself is neither written nor removed
     const auto check = [&](const std::string& path, const auto& is_its_kind) {
         if (!is_same_file(path, options.tokenizer)) check_output(path, inputs, is_its_kind, Target::file);
@@ -442,10 +443,11 @@ static void print_summary(const Preparation& work, const Tokenizer& tokenizer, d
         print_line(stderr, "note: %s %s left out; the first: %s",
                    counted(work.skipped_lines, "bad line").c_str(), work.skipped_lines == 1 ? "was" : "were",
                    work.first_skipped.c_str());
-    if (!work.unread_fields.empty())
-        print_line(stderr, "note: fields that are not read: %s%s%s",
-                   joined({work.unread_fields.begin(), work.unread_fields.end()}, ", ").c_str(),
-                   work.unread_fields.size() == most_unread_fields ? ", ..." : "",
+    std::vector<std::string> shown(work.unread_fields.begin(), work.unread_fields.end());
+    shown.resize(std::min(shown.size(), most_unread_fields));
+    if (!shown.empty())
+        print_line(stderr, "note: fields that are not read: %s%s%s", joined(shown, ", ").c_str(),
+                   work.unread_fields.size() > shown.size() ? ", ..." : "",
                    work.train_examples ? "" : " (--field can be repeated)");
     if (work.draw)
         printf("%llu of %llu documents, or blocks of long ones, are for validation\n",

@@ -45,6 +45,20 @@ std::string sidecar_of(const std::string& shard) {
     return generic_text(fs::path(shard).parent_path() / (std::regex_replace(name, ending, "") + ".json"));
 }
 
+std::string shard_itself(const std::string& shard) {
+    const auto has_files = [](const std::string& path) {
+        return file_exists(sidecar_of(path)) || file_exists(mask_of(path));
+    };
+    std::error_code nowhere;
+    if (!is_link(shard) || has_files(shard)) return shard;
+    const std::string target = generic_text(fs::canonical(shard, nowhere));
+    return !target.empty() && has_files(target) ? target : shard;
+}
+
+bool is_shard_list(const std::string& path) {
+    return file_exists(path) && read_json_object(path).contains(shards_key);
+}
+
 // What a sidecar says; none if it is missing or some other file that has this name.
 static std::optional<TokenizerInfo> read_sidecar(const std::string& path) {
     if (!optional_file_exists(path)) return std::nullopt;
@@ -98,20 +112,21 @@ void check_listed_shards(const std::string& pattern, const std::vector<TokenShar
     std::map<std::string, ShardList> lists;  // by sidecar
     std::set<std::string> found;
     for (const TokenShard& shard : shards) {
-        const std::string sidecar = sidecar_of(shard.path), file = fs::path(shard.path).filename().string(),
-                          folder = shard.path.substr(0, shard.path.size() - file.size());
+        const std::string path = shard_itself(shard.path), sidecar = sidecar_of(path),
+                          file = fs::path(path).filename().string(),
+                          folder = path.substr(0, path.size() - file.size());
         if (!lists.count(sidecar)) lists[sidecar] = read_shard_list(sidecar, folder);
         const ShardList& list = lists[sidecar];
         if (list.empty()) continue;
-        const auto listed = list.find(shard.path);
+        const auto listed = list.find(path);
         if (listed != list.end() && listed->second.mask && !shard.mask)
             fail("%s is missing, which says which tokens of %s are answers: restore it, or run %s again",
-                 mask_of(shard.path).c_str(), shard.path.c_str(), program.c_str());
+                 mask_of(path).c_str(), shard.path.c_str(), program.c_str());
         if (listed == list.end() || listed->second.tokens != shard.tokens ||
             listed->second.checksum != shard.checksum)
             fail("%s is not one of the shards that %s lists: %s", shard.path.c_str(), sidecar.c_str(),
                  advice.c_str());
-        found.insert(shard.path);
+        found.insert(path);
     }
     if (file_exists(pattern)) return;  // one file, whatever characters its name has
     for (const auto& [sidecar, list] : lists)
@@ -125,7 +140,8 @@ std::optional<TokenizerInfo> tokenizer_of_shards(const std::vector<std::string>&
     std::string first_path;
     for (const std::string& pattern : patterns) {
         std::set<std::string> sidecars;
-        for (const std::string& shard : shard_paths(pattern)) sidecars.insert(sidecar_of(shard));
+        for (const std::string& shard : shard_paths(pattern))
+            sidecars.insert(sidecar_of(shard_itself(shard)));
         for (const std::string& path : sidecars) {
             const std::optional<TokenizerInfo> info = read_sidecar(path);
             if (!info) continue;

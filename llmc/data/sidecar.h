@@ -23,6 +23,12 @@ void check_listed_shards(const std::string& pattern, const std::vector<TokenShar
 // DIR/NAME.json of a shard DIR/NAME_train.bin or DIR/NAME_val_000001.bin; for other names DIR/NAME.bin.
 std::string sidecar_of(const std::string& shard);
 
+// Whether NAME.json is there and lists shards. Error if it is no JSON object.
+bool is_shard_list(const std::string& path);
+
+// The shard, or what a link to it leads to, where NAME.json or the mask lies beside that alone.
+std::string shard_itself(const std::string& shard);
+
 // The tokenizer of the shards that match the patterns; none if no sidecar says. Error if they differ.
 std::optional<TokenizerInfo> tokenizer_of_shards(const std::vector<std::string>& patterns);
 

@@ -1,7 +1,5 @@
 #include "llmc/data/token_file.h"
 
-#include <filesystem>
-
 #include "llmc/base/ceil_div.h"
 #include "llmc/base/checksum.h"
 #include "llmc/base/error.h"
@@ -21,7 +19,7 @@ bool is_mask(const std::string& path) { return begins_with(path, mask_magic); }
 
 // Reads the shard's mask if there is one.
 static void read_mask(TokenShard& shard) {
-    const std::string path = mask_of(shard.path);
+    const std::string path = mask_of(shard_itself(shard.path));
     if (path.empty() || !file_exists(path)) return;
     const File file = open_to_read(path);
     const uint64_t size = size_of(file, path), bytes = ceil_div(shard.tokens, uint64_t(8));
@@ -89,10 +87,6 @@ TokenShard open_token_shard(const std::string& path) {
 std::vector<std::string> shard_paths(const std::string& pattern) {
     std::vector<std::string> paths = matching_paths(pattern);
     if (paths == std::vector{pattern}) paths[0] = path_as_listed(pattern);
-    for (std::string& path : paths)  // what belongs to a shard may lie beside it, not beside a link to it
-        if (is_link(path) && file_exists(path) && !file_exists(sidecar_of(path)) &&
-            !file_exists(mask_of(path)))
-            path = std::filesystem::canonical(path).generic_string();
     return paths;
 }
 

@@ -134,7 +134,7 @@ static void refuse_spaces(const Tokenizer& tokenizer) {
                  advice);
 }
 
-// A text begins with end-of-text, as in generate, unless conversations begin with another token.
+// A text begins with end-of-text, as in generate, unless bos_token is another token.
 static void add_token_roles(Metadata& metadata, const Tokenizer& tokenizer) {
     static const std::map<std::string, const char*> names = {
         {"bos_token", "bos"},       {"pad_token", "padding"}, {"unk_token", "unknown"},
@@ -159,7 +159,7 @@ static void add_token_roles(Metadata& metadata, const Tokenizer& tokenizer) {
     metadata.add_bool("tokenizer.ggml.add_bos_token", ids["bos"] == tokenizer.end_of_text);
 }
 
-// Of a list of chat templates, the default one has a key for itself.
+// A list of chat templates: the default one has its own key. Names are spelled as gguf's writer does.
 static void add_templates(Metadata& metadata, const Tokenizer& tokenizer) {
     if (const std::string chat = chat_template_of(tokenizer.roles); !chat.empty())
         metadata.add_text("tokenizer.chat_template", chat);
@@ -171,8 +171,12 @@ static void add_templates(Metadata& metadata, const Tokenizer& tokenizer) {
         const nlohmann::json name = named.value("name", nlohmann::json()),
                              text = named.value("template", nlohmann::json());
         if (!name.is_string() || name == "default" || !text.is_string()) continue;
-        names.push_back(name);
-        metadata.add_text(("tokenizer.chat_template." + names.back()).c_str(), text);
+        std::string key = name;
+        std::ranges::replace_if(
+            key, [](unsigned char c) { return c >= 0x80 || !isalnum(c); }, '_');
+        if (key.empty() || std::ranges::count(names, key)) continue;
+        names.push_back(key);
+        metadata.add_text(("tokenizer.chat_template." + key).c_str(), text);
     }
     if (!names.empty()) metadata.add_array("tokenizer.chat_templates", STRING, names);
 }

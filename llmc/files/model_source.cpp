@@ -314,8 +314,11 @@ std::optional<Tokenizer> tokenizer_for(const std::string& asked, const ModelSour
         tokenizer = open_tokenizer(asked);
     else if (recorded) {
         tokenizer = open_recorded_tokenizer(*recorded);
-        if (!tokenizer && model.tokenizer && model.tokenizer->checksum == recorded->checksum)
-            tokenizer = open_recorded_tokenizer(*model.tokenizer);  // the model's own copy
+        if (!tokenizer && model.tokenizer && model.tokenizer->checksum == recorded->checksum) {
+            TokenizerInfo copy = *recorded;  // which the model has
+            copy.file = model.tokenizer->file;
+            tokenizer = open_recorded_tokenizer(copy);
+        }
         if (!tokenizer && !recorded->file.empty() && get_status(recorded->file, Links::keep))
             warn("the tokenizer that made the data of the model %s is no longer in %s", model.name.c_str(),
                  recorded->file.c_str());

@@ -15,8 +15,7 @@ void note_hidden_devices(FILE* out) {
         const char* visible = getenv(name);
         if (!visible) continue;
         const bool hides_all = !*visible || !strcmp(visible, "-1");
-        const int shown = hides_all ? 0 : 1;
-        if (std::ranges::count_if(list_devices(), &DeviceInfo::is_gpu) > shown)
+        if (std::ranges::count_if(list_devices(), &DeviceInfo::is_gpu) > (hides_all ? 0 : 1))
             print_line(out, "note: %s has no effect on Vulkan: %s", name,
                        hides_all ? "--device cpu takes the CPU"
                                  : "choose a GPU with --device (--list-devices shows them) or "

@@ -464,7 +464,7 @@ static void make_room(const Options& o, const RunInputs& inputs, const Optimizer
     check_room_for_run(folder, bytes, count + best, keep ? keep + best : 0);
 }
 
-// Of a step, counted from 0, in a run of so many steps.
+// The learning rate of a step, counted from 0, in a run of so many steps.
 static float rate_of(const Options& o, int step, int steps) {
     return learning_rate({.schedule = o.scheduler,
                           .peak = o.learning_rate,
@@ -474,8 +474,8 @@ static float rate_of(const Options& o, int step, int steps) {
                          step);
 }
 
-// The rate of the next step follows the schedule over the run's new length, which may be far above that of
-// the last step.
+// The rate of the next step follows the schedule over the run's new length: it may be far above the rate of
+// the last step. No note where that rate, or what the old schedule would have had here, goes on.
 static void note_changed_rate(const Options& o, const RunInputs& inputs, const std::string& before) {
     const int step = inputs.start.step, now = inputs.length.max_steps;
     if (!inputs.start.resumed || step < 1 || step >= now) return;
@@ -491,12 +491,12 @@ static void note_changed_rate(const Options& o, const RunInputs& inputs, const s
                              names_muon ? format_string(" --muon-lr %.3g", muon).c_str() : "");
     };
     const float rate = rate_of(o, step, now), last_rate = rate_of(old, step - 1, steps);
-    const std::string now_constant = constant_at(rate, o), advice = constant_at(last_rate, old);
-    if (now_constant == advice || now_constant == constant_at(rate_of(old, step, steps), old)) return;
+    const std::string next = constant_at(rate, o), last = constant_at(last_rate, old);
+    if (next == last || next == constant_at(rate_of(old, step, steps), old)) return;
     printf(
         "note: the learning rate follows its schedule over %s: it is %.3g at step %d, and was %.3g at step "
         "%d; %s continues at that rate\n",
-        counted(now, "step").c_str(), rate, step + 1, last_rate, step, advice.c_str());
+        counted(now, "step").c_str(), rate, step + 1, last_rate, step, last.c_str());
 }
 
 // Fewer processes, or another batch, change what a step learns from.

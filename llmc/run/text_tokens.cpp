@@ -225,8 +225,10 @@ static void refuse_unused(const TextOptions& o, const std::vector<PreparationOpt
         fail("--loss-on-questions is for JSONL of questions and answers, and no text is any");
 }
 
-// Error if the model or the tokenizer is of the run in the folder, which moves before they are read.
+// Error if the model, the tokenizer or the template is of the run in the folder, which moves before they are
+// read.
 static void refuse_own_run(const Options& o, const std::string& tokenizer) {
+    if (!file_exists(o.output)) return;
     std::vector<std::string> inputs;
     if (finetunes(o)) inputs.push_back(find_model(o.model).path);
     if (!o.of_text.chat_template.empty()) inputs.push_back(o.of_text.chat_template);

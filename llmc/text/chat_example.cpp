@@ -21,10 +21,7 @@ static bool has_text(const json& object, const char* name) {
 
 // Whether an element of a list is a text, as {"type": "text", "text": TEXT}.
 static bool is_text_part(const json& part) {
-    if (!part.is_object() || !has_text(part, "text")) return false;
-    for (const auto& [name, value] : part.items())
-        if (name != "text" && (name != "type" || value != "text") && !is_empty(value)) return false;
-    return true;
+    return part.is_object() && has_text(part, "text") && part.value("type", json("text")) == "text";
 }
 
 // What a message says: a text, or a list of them; null: something else.
@@ -116,7 +113,7 @@ static void refuse_weights(const json& object, const std::string& where) {
     if (const json value = object.value("masked", json()); value == true) refuse("masked", value);
 }
 
-// Of an object or a message: what the model would see besides the texts, and the fields of all forms.
+// What the model would see besides the texts, in an object or a message, and the fields of all forms.
 static bool is_for_the_model(const std::string& name) {
     static const std::set<std::string> names = {
         "history",       "tools",        "functions",     "tool_calls", "function_call",
@@ -133,7 +130,9 @@ static void note_unread(const json& object, std::set<std::string> read, const js
                         const std::string& where, std::set<std::string>& unread) {
     read.insert({"weight", "train", "loss", "label", "kto_tag", "masked"});  // see refuse_weights()
     const auto is_seen = [&](const json& value) {
-        return std::ranges::any_of(messages, [&](const json& m) { return m["content"] == value; });
+        return std::ranges::any_of(messages, [&](const json& m) { return m["content"] == value; }) ||
+               std::ranges::any_of(read,
+                                   [&](const std::string& r) { return object.value(r, json()) == value; });
     };
     for (const auto& [name, value] : object.items()) {
         if (read.contains(name) || is_empty(value)) continue;
@@ -164,6 +163,8 @@ static void add_message(const json& m, const std::string& where, ChatExample& to
     refuse_weights(m, where);
     to.messages.push_back(chat_message(role.c_str(), content));
     note_unread(m, {of, said}, to.messages, where, to.unread_fields);
+    for (const json& part : m[said].is_array() ? m[said] : json::array())
+        note_unread(part, {"type", "text"}, to.messages, where, to.unread_fields);
     if (role == "assistant" && trimmed(content.get<std::string>()).empty())
         fail("%s: an answer is empty", where.c_str());
 }

@@ -56,6 +56,11 @@ static std::string_view without_blanks(std::string_view text) {
     return text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
 }
 
+// Whether a text is an object of JSON, also one that is refused.
+static bool is_whole_object(std::string_view text) {
+    return without_blanks(text).starts_with('{') && nlohmann::json::accept(text);
+}
+
 // The name of a member of text if the first line is JSON that is an object with one; "text" if it is another
 // object of a list, or has one; else empty.
 static std::string text_member(std::string_view text) {
@@ -69,6 +74,7 @@ static std::string text_member(std::string_view text) {
             if (value.is_array() && !value.empty() && value[0].is_object()) return "text";
         return without_blanks(text.substr(end)).starts_with('{') ? "text" : "";
     } catch (const Error&) {
+        if (is_whole_object(text.substr(0, end))) throw;
     }
     return "";
 }
@@ -132,7 +138,9 @@ static std::optional<nlohmann::json> first_object(const std::string& path, bool 
             if (is_chat_example(object) || !(skip_bad_lines || has_empty_list(object))) return object;
             if (!first) first = std::move(object);
         } catch (const Error&) {
-            if (!skip_bad_lines) break;
+            if (skip_bad_lines) continue;
+            if (is_whole_object(line)) throw;
+            break;
         }
     return first;
 }

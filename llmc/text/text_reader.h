@@ -85,8 +85,8 @@ struct TextReader {
 
     // Error if a file cannot be opened or is not text.
     TextReader(const std::vector<std::string>& paths, const TextOptions& options);
-    // False: everything is read. Error if a file cannot be read, or has 32 MiB without a safe cut: a space
-    // after another character, any character but line ends if tokens are bytes, or for JSONL a line end.
+    // False: everything is read. Error if a file cannot be read, or has 32 MiB without a safe cut: white
+    // space after another character, or if tokens are bytes nearly anything, or for JSONL a line end.
     bool next(TextBlock& block);
 
     uint64_t bytes_read = 0;

@@ -107,10 +107,14 @@ std::optional<Tokenizer> open_recorded_tokenizer(const TokenizerInfo& info) {
         info.file.empty() ? "bytes" : info.file,
         usual_tokenizer({generic_text(fs::path(info.file).parent_path())})};
     for (const std::string& place : candidates) {
-        std::error_code closed;  // such as a file in the home folder of somebody else
-        const bool is_there = place == "bytes" || fs::exists(place, closed);
-        if (closed && closed != std::errc::permission_denied)
-            throw FileError("cannot open " + printable(place) + ": " + closed.message());
+        std::error_code error;
+        const bool is_there = place == "bytes" || fs::exists(place, error);
+        // such as a file in the home folder of somebody else, or a path of another system
+        const bool leads_nowhere = error == std::errc::permission_denied ||
+                                   error == std::errc::too_many_symbolic_link_levels ||
+                                   error == std::errc::filename_too_long;
+        if (error && !leads_nowhere)
+            throw FileError("cannot open " + printable(place) + ": " + error.message());
         if (place.empty() || !is_there) continue;
         try {
             Tokenizer tokenizer = open_tokenizer(place);
