@@ -13,5 +13,5 @@ check() {
 }
 check 47341 llmc shaders
 check 6436 dev
-check 33864 tests
+check 33866 tests
 exit $bad

@@ -9,6 +9,7 @@
 #include "llmc/base/checksum.h"
 #include "llmc/base/file.h"
 #include "llmc/base/json.h"
+#include "llmc/base/os.h"
 #include "llmc/data/token_file.h"
 #include "llmc/data/weighted_path.h"
 #include "llmc/files/checkpoint.h"
@@ -368,8 +369,9 @@ TEST_F(KindsRun, EachSourceTakesTheOptionsOfItsKind) {
                    words_of("--field text --field body --skip-bad-lines --include *.md --include *.tex "
                             "--template template"));
     EXPECT_EQ(train(with(options, {"--tokenizer", "bpe:300"})).err,
-              "note: --include '*.tex': no text file of a folder has such a name\n"
-              "note: fields that are not read: id (--field can be repeated)\n");
+              "note: --include " + shell_word("*.tex") +
+                  ": no text file of a folder has such a name\n"
+                  "note: fields that are not read: id (--field can be repeated)\n");
     expect_ok(train(with(options, {"--tokenizer", "bytes"})));
     for (const int source : {1, 2, 3, 4, 5}) EXPECT_EQ(bytes_of(source).count('{'), 0u) << source;
     EXPECT_EQ(bytes_of(2).count('p'), 1u);
