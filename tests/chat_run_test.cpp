@@ -434,7 +434,7 @@ TEST_F(ChatShards, SequencesAreThoseOfTheExamples) {
     EXPECT_TRUE(contains(unknown.err, "does not say into which sequences"));
 }
 
-// The mask and the list lie beside the shard, not beside the link.
+// The mask and the list are in the folder of the shard, not of the link.
 TEST_F(ChatShards, ALinkToAShardIsTheShard) {
     expect_ok(train_on_shards("96"));
     std::filesystem::create_symlink(folder / "q_val.bin", folder / "linked.bin");

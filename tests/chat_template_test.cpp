@@ -320,13 +320,13 @@ TEST(ChatExamples, NothingIsLostSilently) {
     for (const std::string nothing : {R"("input":null,"system":"")", R"("history":[],"tools":"[]")",
                                       R"("input":[],"images":null)", R"("weight":1,"label":3,"train":true)"})
         EXPECT_EQ(error_of(("{" + nothing + "," + end).c_str()), "") << nothing;
-    const json beside = parse_json_object(
+    const json with_more = parse_json_object(
         R"({"id":7,"tags":[],"prompt":"q","messages":[{"role":"user","name":"Ann","content":"q"},
             {"role":"assistant","content":[{"type":"text","text":"a","index":0}]}],
             "conversations":[{"role":"user","name":"Ann","content":"q"},
             {"role":"assistant","content":[{"type":"text","text":"a","index":0}]}]})",
         "x");  // a copy of what is read loses nothing, and others are named
-    EXPECT_EQ(read_chat_example(beside, "x").unread_fields,
+    EXPECT_EQ(read_chat_example(with_more, "x").unread_fields,
               (std::set<std::string>{"conversations", "id", "index", "name", "prompt"}));
     const json listed = parse_json_object(
         R"({"system":[{"type":"text","text":"s"}],"instruction":"q","input":[{"text":"i"}],"output":"a"})",

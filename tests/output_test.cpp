@@ -241,7 +241,7 @@ TEST_F(Outputs, ARunIsNotReplacedByOneThatIsMadeOfIt) {
     EXPECT_EQ(names_in(run), names);
 }
 
-// The files beside shards, which are written or removed with them.
+// The files that are written or removed together with shards.
 TEST_F(Outputs, FilesOfOthersBesideShardsStay) {
     const std::string text = folder / "text";
     write_whole_file(text, {numbered(1000, "some words, and the number ", "\n\n")});

@@ -26,7 +26,7 @@ std::string sidecar_of(const std::string& shard);
 // Whether NAME.json is there and lists shards. Error if it is no JSON object.
 bool is_shard_list(const std::string& path);
 
-// The shard, or what a link to it leads to, where NAME.json or the mask lies beside that alone.
+// The shard, or the file that a link leads to, if only that file has NAME.json or a mask in its folder.
 std::string shard_itself(const std::string& shard);
 
 // The tokenizer of the shards that match the patterns; none if no sidecar says. Error if they differ.
