@@ -170,7 +170,7 @@ static bool run_has_begun = false;
 
 // Runs the steps. Returns the exit status, which is nonzero if a signal stopped the run.
 template <class Real>
-static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer, double peak,
+static int run(Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Real>& optimizer, double peak,
                Communicator& job, const Lease& lease) {
     const OwnPart own = own_part(o, inputs.division, inputs.length.micro_steps);
     StepRunner<Real> runner = {.g = g,
@@ -200,6 +200,7 @@ static int run(const Options& o, RunInputs& inputs, GPT2<Real>& g, Optimizer<Rea
                      .job = job,
                      .lease = lease,
                      .peak_rate = peak};
+    take_folder(o, inputs, optimizer.share, lease, job);
     run_has_begun = true;
     if (job.rank == 0) begin_output(o, inputs, optimizer.share, run.log);
     if (job.rank == 0) run.tokenizer = recorded_tokenizer(inputs);

@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <filesystem>
+#include <map>
+
 #include "llmc/base/error.h"
 #include "llmc/base/file.h"
+#include "llmc/base/lines.h"
+#include "llmc/files/checkpoint.h"
 #include "llmc/text/text_file.h"
 #include "tests/journeys.h"
 #include "tests/message_of.h"
@@ -61,6 +66,96 @@ TEST(TextFaults, ARunNextToItsTextStartsAgainAfterAnyKill) {
     }
 }
 
+// A run on a text, and a start on another text in its folder.
+struct OverAnEarlierRun : ::testing::Test {
+    const TemporaryFolder folder;
+    const std::string run = folder / "run", other = folder / "other";
+    const Words shape = words_of("-e custom:layers=1,heads=1,channels=8,max_seq_len=16"),
+                small = words_of("-x 1 -b 2 -t 16 -s 0"), into = {program, "-o", run, "--device"};
+
+    void SetUp() override {
+        write_text(folder / "text", 1000);
+        write_text(other, 1001);
+        expect_ok(start(with(with(args("cpu --text", folder / "text"), shape), small)));
+        before = contents();
+    }
+    ProgramResult start(const Words& options, const Words& settings = {}) const {
+        return run_faulty(run, settings, with(into, options));
+    }
+    // Of the run in a folder, without the tokens of a start that has not begun.
+    std::map<std::string, std::string> contents(const std::string& subfolder = "") const {
+        std::map<std::string, std::string> all;
+        const fs::path top = run + subfolder;
+        for (const auto& entry : fs::recursive_directory_iterator(top))
+            if (const std::string name = entry.path().lexically_relative(top).generic_string();
+                entry.is_regular_file() && !contains(name, ".vulkan-gpt2.new/"))
+                all[name] = read_whole_file(entry.path().string());
+        return all;
+    }
+    std::map<std::string, std::string> before;
+};
+
+// Whatever can be known before the first step is known before the earlier run moves.
+TEST_F(OverAnEarlierRun, AStartThatFailsLeavesIt) {
+    const std::string model = model_path(run, 1), nan = folder / "nan.bin", cut = folder / "cut.bin",
+                      shards = folder / "x_train.bin";
+    std::string weights = read_whole_file(model);
+    weights.replace(1024, 4, "\xff\xff\xff\xff");  // the first, behind the header
+    write_whole_file(nan, {weights});
+    write_whole_file(cut, {weights.substr(0, 2000)});
+    fs::copy_file(run + "/tokens/text_train.bin", shards);
+    fs::copy_file(run + "/tokens/text.json", folder / "x.json");
+    write_text(folder / "short", 10);
+    struct Reason {
+        Words options;
+        std::string says;
+        Words settings = {};
+    };
+    const Words text = args("cpu --text", other), large = words_of("-e gpt3:c12288 -b 2 -t 64 -x 1 -s 0");
+    for (const Reason& reason :
+         {Reason{with(args("cpu --text", folder / "nowhere"), shape), "nowhere: No such file"},
+          {with(args("cpu --text", folder / "short"), shape), "training needs at least"},
+          {with(text, large), "out of memory"},
+          {with(args("cpu -i", shards), large), "out of memory"},
+          {with(with(text, {"-e", nan, "--tokenizer", "bytes"}), small), "has diverged"},
+          {with(with(text, {"-e", cut, "--tokenizer", "bytes"}), small), "cut.bin"},
+          {with(with(text, {"--tokenizer", folder / "nowhere"}), shape), "no tokenizer file"},
+          {with(with(args("99 --text", other), shape), small), "99"},
+          {with(with(text, shape), words_of("-x 1 -b 2 -t 16 -d 1000")), "-d 1000 is not a multiple"},
+          {with(with(text, shape), small), "free some space", {"FILE_FAULT_FREE=1000"}},
+          {with(with(args("cpu -i", shards), shape), small), "free some space", {"FILE_FAULT_FREE=1000"}}}) {
+        SCOPED_TRACE(joined(reason.options, " "));
+        expect_refusal(start(reason.options, reason.settings), reason.says);
+        EXPECT_EQ(contents(), before);
+    }
+    const ProgramResult next = start(with(with(text, shape), small));  // takes the tokens that are prepared
+    expect_ok(next);
+    EXPECT_TRUE(contains(next.out, "the text has not changed"));
+    EXPECT_NE(contents()["tokens/text_train.bin"], before["tokens/text_train.bin"]);
+    EXPECT_EQ(contents("/earlier_1"), before);
+    expect_refusal(start(with(args("cpu --text", folder / "text"), large)), "out of memory");
+    expect_ok(start(words_of("cpu -y 1 -x 2")));  // of the other text
+    EXPECT_FALSE(fs::exists(run + "/tokens/next.vulkan-gpt2.new"));
+}
+
+// Killed at any moment, the next start finds it whole, with its tokens.
+TEST_F(OverAnEarlierRun, AStartThatIsKilledSplitsNeitherRunNorTokens) {
+    const Words again = with(with(args("cpu --text", other), shape), small);
+    const std::string base = folder / "base";
+    fs::rename(run, base);
+    for (int n = 1, is_killed = 1; is_killed; n += getenv("FILE_FAULT_ALL") ? 1 : 3) {
+        SCOPED_TRACE(n);
+        fs::remove_all(run);
+        fs::copy(base, run, fs::copy_options::recursive);
+        is_killed = start(again, {format_string("FILE_FAULT=rename:%d:kill", n)}).status != 0;
+        EXPECT_TRUE(is_killed || n > 15);
+        expect_ok(start(again));
+        EXPECT_EQ(contents("/earlier_1"), before);
+        EXPECT_FALSE(fs::exists(run + "/tokens/next.vulkan-gpt2.new"));
+        expect_ok(start(words_of("cpu -y 1 -x 2")));
+    }
+}
+
 // Files that never end, have no size or turn to zeros are left out of a folder, and counted.
 TEST(TextFaults, SpecialFilesInAFolderAreLeftOut) {
     TemporaryFolder folder;
@@ -86,9 +181,8 @@ TEST(TextFaults, SpecialFilesInAFolderAreLeftOut) {
                 train = with({program, "--text", texts, "-o", folder / "run"},
                              words_of("-e custom:layers=1,heads=1,channels=8 --tokenizer bpe:300 -x 1 -b 2 "
                                       "-t 16 -s 0 --device cpu"));
-    for (const Words& command :
-         {prepare, with(prepare, {"--tokenizer", "bpe:300"}), train,
-          args(bin("eval"), "--device cpu -e", folder / "run", "--text", texts)}) {
+    for (const Words& command : {prepare, with(prepare, {"--tokenizer", "bpe:300"}), train,
+                                 args(bin("eval"), "--device cpu -e", folder / "run", "--text", texts)}) {
         SCOPED_TRACE(command[0] + " " + command.back());
         const ProgramResult result = run_program(with({"timeout", "60"}, command));
         EXPECT_EQ(result.status, 0) << result.err;
@@ -137,8 +231,7 @@ TEST(TextFaults, WhatThisProgramPrintsIsNoText) {
     for (const char* stream : {">>", "2>>"}) {
         write_whole_file(log, {"a line\n"});
         const std::string command = "/prepare_data " + texts + " --out " + folder.path + " --name x ";
-        const ProgramResult result =
-            run_program({"bash", "-c", "exec " BINARY_DIR + command + stream + log});
+        const ProgramResult result = run_program({"bash", "-c", "exec " BINARY_DIR + command + stream + log});
         EXPECT_EQ(result.status, 0);
         EXPECT_TRUE(contains(result.err + read_whole_file(log), log + " is what this program prints"));
     }

@@ -124,8 +124,10 @@ static void move_run(const std::string& folder, const std::string& name) {
     sync_folder(folder);
 }
 
+bool holds_run(const std::string& folder) { return !files_of_a_run(folder).empty(); }
+
 void move_earlier_run(const std::string& folder) {
-    if (files_of_a_run(folder).empty()) return;
+    if (!holds_run(folder)) return;
     std::string name;
     for (int i = 1; name.empty() || file_exists(folder + "/" + name) || is_link(folder + "/" + name); i++)
         name = format_string("earlier_%d", i);
@@ -241,11 +243,10 @@ void prune_checkpoints(const std::string& folder, const KeptCheckpoints& kept) {
     }
 }
 
-void check_room_for_run(const std::string& folder, uint64_t bytes, int count, int keep) {
+void check_room_for_run(const std::string& folder, uint64_t bytes, int existing, int count, int keep) {
     if (count < 1) return;
     check_room(folder, bytes);
     // a new checkpoint is written before the oldest one goes
-    const int existing = int(list_checkpoints(folder).size());
     const int most = keep == 0 ? count : std::max(1, std::min(count, keep + 1 - existing));
     const uint64_t room = free_bytes(folder);
     if (room / bytes < uint64_t(most))

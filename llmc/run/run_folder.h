@@ -43,6 +43,9 @@ void refuse_foreign_folder(const std::string& path,
 // Creates a folder inside the folder of a run. Error if it is a link: somebody else may have made it.
 void create_subfolder(const std::string& path);
 
+// Whether files of a run are in the folder.
+bool holds_run(const std::string& folder);
+
 // Moves the files of an earlier run (logs, events, options, checkpoints; no other files) to a new subfolder,
 // if there are any, and prints a note. Tokens of a text are then in both folders, as links: the next run may
 // use them again, or replace its own. If the program is killed meanwhile, RunFolder::open() of the next one
@@ -78,10 +81,10 @@ struct KeptCheckpoints {
 // Deletes the checkpoints that do not stay. An error gives a warning: the next call tries again.
 void prune_checkpoints(const std::string& folder, const KeptCheckpoints& kept);
 
-// Checks that the folder's disk has room for a checkpoint of this many bytes, before a run of `count` of
-// them starts. Error if there is none for the first; a note if there is none for all of the `keep` (0: all)
-// that stay.
-void check_room_for_run(const std::string& folder, uint64_t bytes, int count, int keep);
+// Checks that the folder's disk has room for a checkpoint of this many bytes, before a run that has
+// `existing` ones writes `count` more. Error if there is none for the first; a note if there is none for all
+// of the `keep` (0: all) that stay.
+void check_room_for_run(const std::string& folder, uint64_t bytes, int existing, int count, int keep);
 
 // The lines of a log (log.h) whose step is less than `step`: a resumed run keeps them. A line starts with
 // `before`, the step and `after`. Other lines are dropped, and so is a last line without a newline, which a

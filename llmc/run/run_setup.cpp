@@ -17,9 +17,17 @@
 #include "llmc/model/schedulers.h"
 #include "llmc/options/option_files.h"
 #include "llmc/run/progress.h"
+#include "llmc/run/run_folder.h"
 #include "llmc/run/tensorboard.h"
+#include "llmc/run/text_tokens.h"
 #include "llmc/text/bpe_trainer.h"
 #include "llmc/text/tokenizer_roles.h"
+
+static DataPatterns patterns_of(const Options& o) {
+    return {.train = o.overfit ? o.val_data : without_weights(o.train_data),
+            .val = o.val_data,
+            .shares = o.overfit ? std::vector<double>() : shares_of(o.train_data)};
+}
 
 // All patterns of shards.
 static std::vector<std::string> data_of(const Options& o) {
@@ -377,9 +385,7 @@ RunInputs open_inputs(const Options& o, RunFolder& folder, Communicator& job, Ve
                         .data_names_tokenizer = data.has_value(),
                         .start = std::move(start),
                         .config = config,
-                        .data = {.train = o.overfit ? o.val_data : without_weights(o.train_data),
-                                 .val = o.val_data,
-                                 .shares = o.overfit ? std::vector<double>() : shares_of(o.train_data)},
+                        .data = patterns_of(o),
                         .hellaswag_file = o.runs_hellaswag() ? o.hellaswag_file : "",
                         .examples = std::move(examples)};
     if (!o.may_choose_batch()) open_data(o, inputs, job.rank == 0);
@@ -459,9 +465,10 @@ static void make_room(const Options& o, const RunInputs& inputs, const Optimizer
     state.data = inputs.loader->loaders[0].position();
     state.share = share;
     const uint64_t bytes = checkpoint_bytes(inputs.config, state, o.precision == StoredType::bf16);
+    const int existing = inputs.start.resumed ? int(list_checkpoints(folder).size()) : 0;
     const int at_end_only = 1, count = every > 0 ? (left - 1) / every + 1 : at_end_only;
     const int best = o.saves_best(), keep = o.keep_checkpoints;
-    check_room_for_run(folder, bytes, count + best, keep ? keep + best : 0);
+    check_room_for_run(folder, bytes, existing, count + best, keep ? keep + best : 0);
 }
 
 // The learning rate of a step, counted from 0, in a run of so many steps.
@@ -521,10 +528,29 @@ OptimizerOptions optimizer_options(const Options& o) {
             .offload = o.offloads_optimizer()};
 }
 
+void take_folder(Options& o, RunInputs& inputs, const OptimizerShare& share, const Lease& lease,
+                 Communicator& job) {
+    const Start& start = inputs.start;
+    if (start.folder.empty()) return;
+    job.agree([&] {
+        if (job.rank > 0) return;
+        if (!start.continues) {
+            make_room(o, inputs, share);
+            lease.check();
+            move_earlier_run(start.folder);
+        }
+        place_staged_tokens(o);
+    });
+    if (!has_staged_tokens(o)) return;
+    name_placed_tokens(o);
+    inputs.data = patterns_of(o);
+    if (inputs.data_names_tokenizer) inputs.made_with = tokenizer_of_shards(data_of(o));
+    open_data(o, inputs, false);
+}
+
 void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShare& share, MainLog& log) {
     const Start& start = inputs.start;
     if (start.folder.empty()) return;
-    if (!start.continues) move_earlier_run(start.folder);
     std::string before = start.state.options;  // that made the checkpoint, if it says so
     if (const std::string path = options_path(start.folder);
         start.resumed && before.empty() && file_exists(path))
@@ -538,7 +564,7 @@ void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShar
     log.open(start.folder, start.continues ? start.step : -1, o.tensorboard, [&] {
         for (const char* name : {"main.log", "metrics.csv", "options.toml", "tokenizer.bin"})
             check_can_move(start.folder + "/" + name);
-        make_room(o, inputs, share);  // deletes checkpoints
+        if (start.continues) make_room(o, inputs, share);  // deletes checkpoints
         write_whole_file(options_path(start.folder),
                          {options_text(o)});  // without it, logs are somebody else's
     });

@@ -206,11 +206,13 @@ void prepare_and_choose(Options& o, LaunchPad* pad, Communicator& job) {
         return plan_without_tokens(o, tokens);
     }
     take_tokenizer(o, recipe);
+    int64_t are_staged = 0;
     job.agree([&] {
-        if (job.rank == 0) prepare_text(o, texts);
+        if (job.rank == 0) are_staged = prepare_text(o, texts);
     });
+    job.broadcast(&are_staged, sizeof are_staged, 0);
     job.agree([&] {
-        tokens = find_tokens(o, tokens);
+        tokens = find_tokens(o, are_staged, tokens);
         if (job.rank == 0) recipe = recount(o, tokens, pad, recipe);
     });
     job.broadcast(&recipe, sizeof recipe, 0);  // unlike processes may count otherwise

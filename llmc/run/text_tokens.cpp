@@ -33,11 +33,16 @@ static const uint64_t stories_bytes = 8000000, stories_val_tokens = 32768;
 
 static std::string folder_of(const Options& o) { return o.output + "/" + tokens_folder; }
 
+// Where they are until the run begins, if an earlier one is in its folder.
+static std::string staged_folder_of(const Options& o) {
+    return folder_of(o) + "/next" + std::string(staged_suffix);
+}
+
 static const char* name_of(const Options& o) { return o.is_stories() ? "stories" : "text"; }
 
 // The sources of a mixture are text1, text2 and so on.
-static TextTokens patterns_of(const Options& o) {
-    const std::string prefix = escaped_pattern(folder_of(o)) + "/" + name_of(o);
+static TextTokens patterns_in(const std::string& folder, const Options& o) {
+    const std::string prefix = escaped_pattern(folder) + "/" + name_of(o);
     TextTokens tokens;
     const std::vector<double> shares = shares_of(o.text);
     for (size_t i = 0; i < shares.size(); i++) {
@@ -138,8 +143,7 @@ static std::string description(const PreparationOptions& p) {
         format_string("%s\n%s\n%s\ndrawn %.9g %d %d %d\n", p.tokenizer.c_str(),
                       document_split_names[size_t(p.split)].c_str(), joined(p.field, "\n").c_str(),
                       p.val_fraction, p.skip_bad_lines, p.special_tokens, p.as_text);
-    const std::string tokenizer =
-        parse_bpe(p.tokenizer) ? "" : info_of(open_tokenizer(p.tokenizer)).checksum;
+    const std::string tokenizer = parse_bpe(p.tokenizer) ? "" : info_of(open_tokenizer(p.tokenizer)).checksum;
     std::string names;
     for (const std::string& path : p.found.files) names += whole_name(path) + "\n";
     return checksum_of(options + tokenizer + chat_description(p) + names + p.text_checksum);
@@ -147,7 +151,9 @@ static std::string description(const PreparationOptions& p) {
 
 // The file that says what the tokens were made of: what decides them and, on another line, look_of() each
 // source.
-static std::string stamp_of(const Options& o) { return folder_of(o) + "/" + name_of(o) + ".made_of"; }
+static std::string stamp_in(const std::string& folder, const Options& o) {
+    return folder + "/" + name_of(o) + ".made_of";
+}
 
 // What a source looks like: its size, for people, and a checksum of the names, sizes and times of its files.
 static nlohmann::json look_of(const PreparationOptions& p) {
@@ -156,13 +162,24 @@ static nlohmann::json look_of(const PreparationOptions& p) {
             {"files", checksum_of(list)}};
 }
 
+static TextTokens count_in(const std::string& folder, const Options& o) {
+    TextTokens found = patterns_in(folder, o);
+    found.are_counted = true;
+    for (const std::string& source : without_weights(found.train))
+        found.of_sources.push_back(count_tokens({source}));
+    found.train_tokens = std::accumulate(found.of_sources.begin(), found.of_sources.end(), uint64_t(0));
+    found.val_tokens = count_tokens(found.val);
+    return found;
+}
+
 // Whether the tokens that `made_of` describes are there.
-static bool are_there(const Options& o, const std::string& stamp, const std::string& made_of) {
+static bool are_in(const std::string& folder, const Options& o, const std::string& made_of) {
+    const std::string stamp = stamp_in(folder, o);
     if (!file_exists(stamp)) return false;
     const std::string text = read_whole_file(stamp, 1 << 20);  // an earlier version's has no other line
     if (text != made_of && !text.starts_with(made_of + "\n{")) return false;
     try {
-        find_tokens(o);
+        count_in(folder, o);
         return true;
     } catch (const FileError&) {
         throw;
@@ -225,17 +242,6 @@ static void refuse_unused(const TextOptions& o, const std::vector<PreparationOpt
         fail("--loss-on-questions is for JSONL of questions and answers, and no text is any");
 }
 
-// Error if the model, the tokenizer or the template is of the run in the folder, which moves before they are
-// read.
-static void refuse_own_run(const Options& o, const std::string& tokenizer) {
-    if (!file_exists(o.output)) return;
-    std::vector<std::string> inputs;
-    if (finetunes(o)) inputs.push_back(find_model(o.model).path);
-    if (!o.of_text.chat_template.empty()) inputs.push_back(o.of_text.chat_template);
-    inputs.push_back(tokenizer);
-    refuse_inputs(o.output, inputs);
-}
-
 std::vector<PreparationOptions> find_texts(Options& o) {
     if (std::count(o.text.begin(), o.text.end(), "-"))
         fail("--text -: standard input can be read once: save the text in a file");
@@ -247,7 +253,6 @@ std::vector<PreparationOptions> find_texts(Options& o) {
     std::string own_template;
     SeenFiles seen;  // its validation part in one source could be trained on in another
     const std::string tokenizer = tokenizer_name(o, &own_template);
-    if (!o.resume) refuse_own_run(o, tokenizer);
     std::vector<PreparationOptions> sources = preparations_of(o);
     for (PreparationOptions& p : sources) {
         p.tokenizer = tokenizer;
@@ -277,7 +282,7 @@ std::vector<PreparationOptions> find_texts(Options& o) {
 TextTokens plan_tokens(const Options& o, const std::vector<PreparationOptions>& sources) {
     const std::string tokenizer = tokenizer_name(o);
     const double bytes_each = bytes_of_token(tokenizer);
-    TextTokens planned = patterns_of(o);
+    TextTokens planned = patterns_in(folder_of(o), o);
     planned.is_english = std::ranges::all_of(sources, [](const PreparationOptions& p) {
         return !p.is_chat && 500 * p.seen_articles > p.seen_bytes;  // usual are one in 100 to 200 bytes
     });
@@ -348,7 +353,15 @@ static std::optional<Tokenizer> common_tokenizer(const std::vector<PreparationOp
     return train_tokenizer(texts, *bpe);
 }
 
-void prepare_text(const Options& o, std::vector<PreparationOptions> sources) {
+// A killed program may have left a part.
+static void remove_staged_tokens(const Options& o) {
+    const std::string folder = staged_folder_of(o);
+    if (!is_folder(folder) || is_link(folder)) return;
+    for (const std::string& name : names_in(folder)) remove_file(folder + "/" + name);
+    remove_folder(folder);
+}
+
+bool prepare_text(const Options& o, std::vector<PreparationOptions> sources) {
     const StopWritingAtSignals stops;
     std::string made_of;
     nlohmann::json looks = nlohmann::json::array();
@@ -358,18 +371,25 @@ void prepare_text(const Options& o, std::vector<PreparationOptions> sources) {
     }
     RunFolder lock;
     lock.open(o.output);
-    create_subfolder(sources[0].out);
-    const std::string stamp = stamp_of(o);
-    const bool is_prepared = are_there(o, stamp, made_of);
+    create_subfolder(folder_of(o));
+    const bool is_staged = !o.resume && holds_run(o.output) && !are_in(folder_of(o), o, made_of);
+    const std::string folder = is_staged ? staged_folder_of(o) : folder_of(o);
+    create_subfolder(folder);
+    const std::string stamp = stamp_in(folder, o);
+    const bool is_prepared = are_in(folder, o, made_of);
     const std::string stamped = made_of + "\n" + json_text(JsonMembers{{"sources", looks}}, -1) + "\n";
     if (is_prepared && read_whole_file(stamp) != stamped) write_whole_file(stamp, {stamped});  // another date
     if (is_prepared && !o.is_stories())
-        print_line(stdout, "the text has not changed: its tokens in %s are used again", folder_of(o).c_str());
+        print_line(stdout, "the text has not changed: its tokens in %s are used again", folder.c_str());
     for (const PreparationOptions& source : sources)
         if (is_prepared && source.is_chat) show_example(source);
-    if (is_prepared) return;
-    for (const std::string& name : names_in(folder_of(o)))  // before an earlier run moves
-        if (!is_temporary_name(fold_case(name))) check_can_move(folder_of(o) + "/" + name);
+    if (is_staged || !is_prepared)
+        for (const std::string& name : names_in(folder_of(o)))  // which will be replaced
+            if (!is_temporary_name(fold_case(name))) check_can_move(folder_of(o) + "/" + name);
+    if (is_prepared) return is_staged;
+    remove_staged_tokens(o);  // of another text
+    create_subfolder(folder);
+    for (PreparationOptions& source : sources) source.out = folder;
     if (o.is_stories()) {
         remove_file(stamp);
         write_stories(sources[0]);
@@ -378,7 +398,6 @@ void prepare_text(const Options& o, std::vector<PreparationOptions> sources) {
     for (PreparationOptions& source : sources) {
         source.before_replacing = [&] {
             lock.lease.check();
-            if (!o.resume) move_earlier_run(o.output);  // which keeps its tokens
             remove_file(stamp);
         };
         if (common) source.trained = &*common;
@@ -387,6 +406,35 @@ void prepare_text(const Options& o, std::vector<PreparationOptions> sources) {
     lock.lease.check();
     // last, so that an interrupted preparation is repeated
     write_whole_file(stamp, {stamped});
+    return is_staged;
+}
+
+bool has_staged_tokens(const Options& o) {
+    return !o.text.empty() && o.train_data == patterns_in(staged_folder_of(o), o).train;
+}
+
+// Files of others in the folder stay, and so does a tokenizer in it that is asked for.
+void place_staged_tokens(const Options& o) {
+    if (!has_staged_tokens(o)) return remove_staged_tokens(o);
+    const std::string from = staged_folder_of(o), to = folder_of(o);
+    const std::regex replaced(name_of(o) +
+                              std::string("[0-9]*(\\.(json|tokenizer|made_of)|_.*\\.(bin|mask|json))"));
+    remove_file(stamp_in(to, o));  // first, and the new one is last: after a kill, the text is prepared again
+    for (const std::string& name : names_in(to))
+        if (std::regex_match(fold_case(name), replaced) && !is_same_file(to + "/" + name, o.tokenizer))
+            remove_file(to + "/" + name);
+    for (const std::string& name : names_in(from))
+        if (from + "/" + name != stamp_in(from, o)) move_path(from + "/" + name, to + "/" + name);
+    sync_folder(to);
+    move_path(stamp_in(from, o), stamp_in(to, o));
+    sync_folder(to);
+    remove_staged_tokens(o);
+}
+
+void name_placed_tokens(Options& o) {
+    const TextTokens staged = patterns_in(staged_folder_of(o), o), placed = patterns_in(folder_of(o), o);
+    o.train_data = placed.train;
+    if (o.val_data == staged.val) o.val_data = placed.val;
 }
 
 void check_tokens(const Options& o) {
@@ -423,7 +471,7 @@ static void note_if_changed(PreparationOptions p, const nlohmann::json& before) 
 }
 
 void note_changed_texts(const Options& o) {
-    const std::string stamp = stamp_of(o);
+    const std::string stamp = stamp_in(folder_of(o), o);
     if (!o.has_text() || !file_exists(stamp)) return;
     const std::string text = read_whole_file(stamp, 1 << 20);
     const size_t end = text.find('\n');
@@ -449,15 +497,10 @@ void note_changed_texts(const Options& o) {
         }
 }
 
-TextTokens find_tokens(const Options& o, const TextTokens& planned) {
-    TextTokens found = patterns_of(o);
+TextTokens find_tokens(const Options& o, bool is_staged, const TextTokens& planned) {
+    TextTokens found = count_in(is_staged ? staged_folder_of(o) : folder_of(o), o);
     found.bytes = planned.bytes;
     found.val_bytes = planned.val_bytes;
     found.is_english = planned.is_english;
-    found.are_counted = true;
-    for (const std::string& source : without_weights(found.train))
-        found.of_sources.push_back(count_tokens({source}));
-    found.train_tokens = std::accumulate(found.of_sources.begin(), found.of_sources.end(), uint64_t(0));
-    found.val_tokens = count_tokens(found.val);
     return found;
 }

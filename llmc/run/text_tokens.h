@@ -13,9 +13,17 @@ std::vector<PreparationOptions> find_texts(Options& o);
 // About as many tokens as prepare_text() makes; writes nothing.
 TextTokens plan_tokens(const Options& o, const std::vector<PreparationOptions>& sources);
 
-// Prepares the tokens of o.text, unless they are there and the text has not changed. An earlier run on
-// another text moves to a subfolder before.
-void prepare_text(const Options& o, std::vector<PreparationOptions> sources);
+// Prepares the tokens of o.text, unless they are there and the text has not changed. Whether they are staged:
+// they have another folder until the run begins, since an earlier run that has other tokens is in this one.
+bool prepare_text(const Options& o, std::vector<PreparationOptions> sources);
+
+// Whether the options name staged tokens.
+bool has_staged_tokens(const Options& o);
+// Moves them to the folder `tokens`, instead of those of an earlier run, which has moved and keeps its own.
+// Removes staged tokens that the options do not name, of a start that failed.
+void place_staged_tokens(const Options& o);
+// The options name them there.
+void name_placed_tokens(Options& o);
 
 // Error if the tokens of a resumed run are missing or damaged.
 void check_tokens(const Options& o);
@@ -24,4 +32,4 @@ void check_tokens(const Options& o);
 void note_changed_texts(const Options& o);
 
 // The prepared tokens of a text that was planned. Error if they are missing.
-TextTokens find_tokens(const Options& o, const TextTokens& planned = {});
+TextTokens find_tokens(const Options& o, bool is_staged, const TextTokens& planned);

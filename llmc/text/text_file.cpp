@@ -343,7 +343,7 @@ static const char* why_left_out(const std::string& path, const std::string& name
     if (!status) return "is a link that leads nowhere";
     if (status->hidden) return "is hidden";
     const bool is_folder = status->kind == FileStatus::folder;
-    if (!is_folder && is_temporary_name(fold_case(name))) return "is not complete";
+    if (is_temporary_name(fold_case(name))) return "is not complete";
     if (is_folder && is_link(path)) return "is a link to a folder";
     if (is_folder && is_run(path)) return "is the folder of a run";
     if (is_folder && is_model(path)) return "is the folder of a model";
