@@ -89,11 +89,11 @@ TEST_F(UntrustedFolder, FoldersOfTokensThatAreLinksAreRefused) {
                           link = run + (moving ? "/earlier_1/tokens" : "/tokens");
         fs::create_directories(fs::path(link).parent_path());
         fs::create_directory_symlink(data / "victim/tokens", link);
+        std::ofstream(run + "/main.log") << "s:0 tel:1\n";
         if (moving) {
             fs::create_directory(run + "/tokens");
             std::ofstream(run + "/tokens/text_new.bin") << "x";
             std::ofstream(run + "/moving_earlier_run") << "earlier_1";
-            std::ofstream(run + "/main.log") << "s:0 tel:1\n";
         }
         expect_refusal(train_text("b.txt", run), "train_gpt2: " + link + " is a link");
         EXPECT_EQ(content_of(data / "victim/tokens"), before);
