@@ -2,7 +2,9 @@
 #include <omp.h>
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <future>
+#include <semaphore>
 
 #include "llmc/base/os.h"
 #include "llmc/base/paths.h"
@@ -163,7 +165,8 @@ struct PipelineBuild {
     std::future<VkPipeline> handle;
 };
 
-// Those that are queued and whose modules the driver takes: threads only look these up.
+// Those that are queued and whose modules the driver takes: threads only look these up. Those with the most
+// code, which take longest, come first.
 static std::vector<PipelineBuild> take_queued(LaunchPadState& s, std::exception_ptr& error) {
     std::vector<PipelineBuild> builds;
     while (!s.uncompiled.empty()) try {
@@ -174,20 +177,31 @@ static std::vector<PipelineBuild> take_queued(LaunchPadState& s, std::exception_
         } catch (...) {
             error = std::current_exception();
         }
+    std::ranges::stable_sort(builds, std::greater(), [](const PipelineBuild& build) {
+        const EmbeddedShader& shader = find_shader(build.kernel);
+        return shader.end - shader.code;
+    });
     return builds;
 }
 
-// Side by side, since drivers build a pipeline on one core; twice as many as there are cores, so that a slow
-// one leaves none idle. Throws what the last one throws that cannot be built, after the others are.
+// A thread that others wait for.
+struct Released {
+    std::counting_semaphore<>& semaphore;
+    ~Released() { semaphore.release(); }
+};
+
+// Side by side, since drivers build a pipeline on one core; twice as many as there are cores, since some wait
+// for each other in the driver. Throws what the last one throws that cannot be built, after the others are.
 void LaunchPad::compile(const ProgressCallback& progress) {
     LaunchPadState& s = *state;
+    std::counting_semaphore<> idle_threads(std::clamp(2 * omp_get_max_threads(), 2, 32));
     std::exception_ptr error;
-    std::vector<PipelineBuild> builds = take_queued(s, error);
-    const size_t threads = size_t(std::clamp(2 * omp_get_max_threads(), 2, 32));
+    std::vector<PipelineBuild> builds = take_queued(s, error);  // which waits for its threads at its end
     for (size_t i = 0; i < builds.size(); i++) {
-        if (i >= threads) builds[i - threads].handle.wait();
+        idle_threads.acquire();
         if (progress) progress(int(i), int(builds.size()));
-        builds[i].handle = std::async(std::launch::async, [&s, &build = builds[i]] {
+        builds[i].handle = std::async(std::launch::async, [&s, &idle_threads, &build = builds[i]] {
+            const Released at_end = {idle_threads};
             return build_pipeline(s, build.kernel, build.queued.mapped(), s.cache);
         });
     }
