@@ -98,9 +98,9 @@ double peak_rate(LaunchPad* pad) {
     if (!pad || !pad->device().is_gpu()) return 0;
     try {
         raise_clock(*pad, 0.3);
-        double rate = fma_rate(*pad, 3).median;
-        if constexpr (!std::is_same_v<Real, float>)
-            rate = std::max(rate, matrix_rate<Real>(*pad, {}, 3).median);
+        double rate = 0;
+        if constexpr (!std::is_same_v<Real, float>) rate = matrix_rate<Real>(*pad, {}, 3).median;
+        if (rate == 0) rate = fma_rate(*pad, 3).median;
         pad->take_kernel_times();  // --profile shows the run's kernels only
         return rate;
     } catch (const DeviceLost&) {
