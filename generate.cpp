@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <set>
 
 #include "llmc/base/clock.h"
 #include "llmc/base/file.h"
@@ -109,12 +110,14 @@ template <class Real>
 struct Generator {
     const GenerateOptions& options;
     Tokenizer& tokenizer;
+    const std::set<int64_t> ends;
     const int context;
     TextGenerator<Real> generator;
 
     Generator(const GenerateOptions& with, Tokenizer& t, const GPT2<Real>& g)
         : options(with),
           tokenizer(t),
+          ends(ends_of_text(t)),
           context(g.config.max_seq_len),
           generator(g, context, with.samples, {with.sampler, with.repetition_penalty, t.vocab_size()}) {}
 
@@ -145,11 +148,10 @@ std::vector<uint64_t> Generator<Real>::first_random_states() const {
 // Sees whether the text ends with this token.
 template <class Real>
 void Generator<Real>::add_token(Text& text, int token) const {
-    const bool is_end = token == tokenizer.end_of_text;
-    text.ended = is_end && !options.ignore_end;
+    text.ended = ends.contains(token) && !options.ignore_end;
     if (text.ended) return;
     text.count++;
-    std::string more = text.stop.add(is_end ? "\n\n" : tokenizer.decode(token));
+    std::string more = text.stop.add(token == tokenizer.end_of_text ? "\n\n" : tokenizer.decode(token));
     if (options.asks() && text.whole.empty()) more.erase(0, more.find_first_not_of(' '));
     text.whole += more;
     text.shown += more;

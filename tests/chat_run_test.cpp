@@ -497,6 +497,16 @@ TEST_F(ChatRun, AnswersAtTheEndAndInLongConversations) {
     EXPECT_FALSE(contains(talk.err.substr(talk.err.find(note) + 1), note));
     EXPECT_FALSE(contains(talk.err, "the prompt has"));
     EXPECT_EQ(count_lines(talk.out), 30);
+    // any byte ends this model's texts
+    const std::string hf = folder / "hf", tuned = folder / "tuned";
+    expect_ok(run_program("train_gpt2 -e", run, "--export hf", hf));
+    nlohmann::json ends = {{"eos_token_id", nlohmann::json::array()}};
+    for (int token = 0; token < 256; token++) ends["eos_token_id"].push_back(token);
+    write_whole_file(hf + "/generation_config.json", {json_text(ends)});
+    expect_ok(run_program("train_gpt2 -e", hf, "--text", chat, "-o", tuned, "--device cpu -x 1"),
+              "### Answer\n[]\n", "of the validation set");
+    EXPECT_EQ(output_of(run_program("generate -e", tuned, "--device cpu -n 9 x")), "x\n");
+    EXPECT_NE(output_of(run_program("generate -e", tuned, "--device cpu -n 9 --ignore-end x")), "x\n");
 }
 
 TEST_F(ChatRun, BadLinesAreNamed) {

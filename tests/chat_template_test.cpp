@@ -310,6 +310,8 @@ TEST(ChatExamples, NothingIsLostSilently) {
              {R"({"messages":[{"train":false,)" + answer + R"("content":"a"}]})",
               "message 1 has train false"},
              {R"({"label":false,)" + end, "line 1 has label false"},
+             {R"({"messages":[{)" + answer + R"("content":[{"type":"text","text":"a","train":0}]}]})",
+              "message 1 has train 0"},
              {R"({"prompt":"another","messages":[{)" + answer + R"("content":"a"}]})",
               "line 1 has a field 'prompt'"},
              {R"({"messages":[{"role":"user","content":"r"}],)" + end, "line 1 has"},
@@ -318,8 +320,14 @@ TEST(ChatExamples, NothingIsLostSilently) {
               "message 1 has a field 'image'"}})
         EXPECT_TRUE(contains(error_of(field.c_str()), named)) << field;
     for (const std::string nothing : {R"("input":null,"system":"")", R"("history":[],"tools":"[]")",
-                                      R"("input":[],"images":null)", R"("weight":1,"label":3,"train":true)"})
+                                      R"("input":[],"images":null)", R"("weight":1,"label":1,"train":true)",
+                                      R"("loss":"","masked":0,"kto_tag":null)", R"("masked":false)"})
         EXPECT_EQ(error_of(("{" + nothing + "," + end).c_str()), "") << nothing;
+    for (const std::string unlearnt :
+         {R"("label":0)", R"("kto_tag":0)", R"("train":"false")", R"("loss":0.0)", R"("masked":1)",
+          R"("label":"bad")", R"("weight":0)", R"("train":[])"})
+        EXPECT_TRUE(contains(error_of(("{" + unlearnt + "," + end).c_str()), ": all answers count alike"))
+            << unlearnt;
     const json with_more = parse_json_object(
         R"({"id":7,"tags":[],"prompt":"q","messages":[{"role":"user","name":"Ann","content":"q"},
             {"role":"assistant","content":[{"type":"text","text":"a","index":0}]}],

@@ -1,15 +1,15 @@
 // A library for LD_PRELOAD that makes calls of the operating system fail, for tests. It sees the calls that
 // concern one folder and its files, or one file: open, read, write, lseek, close, fsync, rename, unlink,
-// mkdir, ftruncate, mmap, stat, fstat and getdents (readdir).
+// mkdir, ftruncate, mmap, stat, fstat and getdents.
 //
 // fread() is a read, and fseeko() an lseek: the C library's own calls are not seen.
 //
 //     FILE_FAULT_FOLDER   the folder, or the file
 //     FILE_FAULT          CALL:N:ERROR. CALL is one of the names above, or "any". Its N-th call (from 1)
-//                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT, ESPIPE, EPERM;
-//                         EXDEV: if it renames a folder, EBADF: if it flushes one; "short" writes half, or
-//                         reads 7 bytes; "lost" makes close() fail and the file empty; "kill" kills the
-//                         program before the call; "gone" removes the file before it, as another program
+//                         fails with ERROR: ENOSPC, EIO, EINTR, EMFILE, ESTALE, EDQUOT, ESPIPE, EPERM,
+//                         ENOENT; EXDEV: if it renames a folder, EBADF: if it flushes one; "short" writes
+//                         half, or reads 7 bytes; "lost" makes close() fail and the file empty; "kill" kills
+//                         the program before the call; "gone" removes the file before it, as another program
 //                         does. "N+" instead of N: this call and all later ones.
 //     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one. "lower" and
 //                         "upper": it lists the names of files so, however they were spelled
@@ -152,9 +152,9 @@ Outcome outcome_of(const char* call, const std::string& path) {
     }
     static const std::map<std::string, int> numbers = {
         {"ENOSPC", ENOSPC}, {"EINTR", EINTR}, {"EMFILE", EMFILE}, {"ESTALE", ESTALE}, {"EDQUOT", EDQUOT},
-        {"ESPIPE", ESPIPE}, {"EXDEV", EXDEV}, {"EBADF", EBADF},   {"EPERM", EPERM}};
+        {"ESPIPE", ESPIPE}, {"EXDEV", EXDEV}, {"EBADF", EBADF},   {"EPERM", EPERM},   {"ENOENT", ENOENT}};
     const bool never_interrupted =
-        std::set<std::string>{"lseek", "stat", "fstat", "getdents"}.count(call) && fault.error == "EINTR";
+        std::set<std::string>{"lseek", "stat", "fstat"}.count(call) && fault.error == "EINTR";
     if (never_interrupted) return passes;
     const auto number = numbers.find(fault.error);
     errno = number == numbers.end() ? EIO : number->second;
@@ -301,21 +301,21 @@ int close(int descriptor) {
     return reports ? -1 : 0;
 }
 
-dirent* readdir(DIR* list) {
-    static const auto real = original<dirent* (*)(DIR*)>("readdir");
-    if (quiet_outcome_of("getdents", path_of(dirfd(list))) == fails) return nullptr;
-    if (getenv("FILE_FAULT_UNLISTED") && path_of(dirfd(list)) == getenv("FILE_FAULT_FOLDER")) return nullptr;
-    static thread_local long before = -1;  // the place of a name that is to be repeated
-    if (getenv("FILE_FAULT_TWICE") && before >= 0) {
-        seekdir(list, std::exchange(before, -1));
-        return real(list);
-    }
-    before = telldir(list);
-    dirent* const found = real(list);
-    if (!found) before = -1;
-    return found;
+// One name a call, so that each of a folder can fail.
+ssize_t getdents64(int descriptor, void* to, size_t bytes) {
+    static const auto real = original<ssize_t (*)(int, void*, size_t)>("getdents64");
+    static const auto seek = original<off_t (*)(int, off_t, int)>("lseek");
+    const std::string path = path_of(descriptor);
+    if (quiet_outcome_of("getdents", path) == fails) return -1;
+    if (getenv("FILE_FAULT_UNLISTED") && path == getenv("FILE_FAULT_FOLDER")) return 0;
+    const ssize_t count = real(descriptor, to, bytes);
+    if (count <= 0) return count;
+    const auto* first = static_cast<dirent64*>(to);
+    if (seek(descriptor, first->d_off, SEEK_SET) < 0) abort();
+    if (!getenv("FILE_FAULT_TWICE")) return first->d_reclen;
+    memcpy(static_cast<char*>(to) + first->d_reclen, to, first->d_reclen);
+    return 2 * first->d_reclen;
 }
-dirent64* readdir64(DIR* list) { return reinterpret_cast<dirent64*>(readdir(list)); }
 
 int fstat(int descriptor, struct stat* status) {
     static const auto real = original<int (*)(int, struct stat*)>("fstat");

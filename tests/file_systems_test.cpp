@@ -59,6 +59,21 @@ TEST(FileSystems, AnEarlierRunStaysWholeWhereAFileCannotMove) {
     EXPECT_EQ(refused, int(before.size()));
 }
 
+TEST(FileSystems, AnEarlierRunStaysWholeWhereItsTokensCannotBeLinked) {
+    const Journeys data;
+    const std::string folder = data / "again", link = folder + "/earlier_1/tokens/text_train.bin";
+    write_text(data / "text", 1000);
+    Words command = with({program, "--text", data / "text", "-o", folder, "--tokenizer", "bytes", "-e"},
+                         words_of("custom:layers=1,heads=1,channels=8,max_seq_len=16 -b 2 -t 16 -x 1 -s 0"));
+    command.insert(command.end(), {"--device", "cpu"});
+    expect_ok(run_program(command));
+    const Words before = names_in(folder);
+    command.insert(command.end(), {"-l", "0.002"});
+    expect_refusal(run_faulty(link, {"FILE_FAULT=stat:1:EIO"}, command),
+                   "the earlier run stays in " + folder);
+    EXPECT_EQ(names_in(folder), before);
+}
+
 // The same of each file that several others are replaced with: all of them stay.
 TEST(FileSystems, FilesThatBelongTogetherStayWhereOneCannotBeReplaced) {
     const Journeys data;

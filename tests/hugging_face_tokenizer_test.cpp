@@ -6,6 +6,7 @@
 #include "llmc/base/json.h"
 #include "llmc/text/tokenizer.h"
 #include "llmc/text/tokenizer_info.h"
+#include "llmc/text/tokenizer_roles.h"
 #include "tests/message_of.h"
 #include "tests/run_program.h"
 
@@ -203,6 +204,7 @@ TEST(HuggingFaceTokenizer, RolesAreThoseOfAllFilesTogether) {
     write_whole_file(of_model.folder / "config.json", {R"({"eos_token_id": 259, "n_head": 2, "top_k": 9})"});
     EXPECT_EQ(json::parse(of_model.open().roles),
               json::parse(R"({"generation": {"eos_token_id": 259, "top_k": 9}})"));
+    EXPECT_EQ(ends_of_text(of_model.open()), (std::set<int64_t>{0, 259}));
     SmallTokenizer small;
     small.whole["truncation"] = {{"max_length", 8}};
     small.whole["padding"] = {{"pad_id", 0}};

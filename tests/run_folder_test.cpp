@@ -91,7 +91,7 @@ TEST(PruneCheckpoints, AnErrorIsAWarning) {
     EXPECT_EQ(count_lines(said), 1);
     EXPECT_EQ(list_checkpoints(folder.path), (Steps{4}));
     std::filesystem::remove(model_path(folder.path, 2));
-    prune_checkpoints(folder.path, {.newest = 4, .keep = 1});  // the next one finishes it
+    prune_checkpoints(folder.path, {.newest = 4, .keep = 0});  // the next one finishes it
     EXPECT_FALSE(std::filesystem::exists(optimizer_path(folder.path, 2)));
     EXPECT_FALSE(std::filesystem::exists(folder / "unfinished_00000002"));
 }

@@ -240,10 +240,12 @@ TEST(TextFaults, WhatThisProgramPrintsIsNoText) {
 // One line of over 32 MiB, with tokens that need no end of a word.
 TEST(TextFaults, ALongLineIsReadAsBytes) {
     TemporaryFolder folder;
-    const std::string line(34 << 20, 'x');
-    write_whole_file(folder / "plain", {line});
-    expect_ok(run_program(preparation(folder / "plain", folder.path)),
-              format_string("%zu bytes,", line.size()));
+    for (const char letter : {'x', '\xe9'}) {
+        const std::string line(34 << 20, letter);
+        write_whole_file(folder / "plain", {line});
+        expect_ok(run_program(preparation(folder / "plain", folder.path)),
+                  format_string("%zu bytes,", line.size()));
+    }
 }
 
 // An error is not taken for another file.

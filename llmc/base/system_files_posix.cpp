@@ -232,9 +232,25 @@ bool is_mount(const std::string& path) {
 bool is_mount(const std::string&) { return false; }
 #endif
 
-bool list_folder(const std::string& path, std::vector<std::string>& names) {
-    const int descriptor = open_path(path, Access::folder);
-    DIR* list = descriptor < 0 ? nullptr : fdopendir(descriptor);
+// Appends the names that an open folder lists, and closes it.
+#ifdef __linux__
+// glibc's readdir() takes ENOENT for the end: file systems answer it of a folder that was replaced meanwhile.
+static bool list_and_close(int descriptor, std::vector<std::string>& names) {
+    alignas(dirent64) char entries[1 << 15];
+    ssize_t bytes;
+    while ((bytes = retry([&] { return getdents64(descriptor, entries, sizeof entries); })) > 0)
+        for (ssize_t at = 0; at < bytes;) {
+            const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
+            names.push_back(entry->d_name);
+            at += entry->d_reclen;
+        }
+    if (bytes < 0 && errno == ENOENT) errno = ESTALE;  // not that of a folder that is not there
+    close_after_error(descriptor);
+    return bytes == 0;
+}
+#else
+static bool list_and_close(int descriptor, std::vector<std::string>& names) {
+    DIR* list = fdopendir(descriptor);
     if (!list) {
         close_after_error(descriptor);
         return false;
@@ -243,14 +259,20 @@ bool list_folder(const std::string& path, std::vector<std::string>& names) {
         errno = 0;  // the end of the folder leaves it
         return readdir(list);
     };
-    while (const dirent* entry = next()) {
-        const std::string name = entry->d_name;
-        if (name != "." && name != "..") names.push_back(name);
-    }
+    while (const dirent* entry = next()) names.push_back(entry->d_name);
     const int error = errno;
     closedir(list);
     errno = error;
     return error == 0;
+}
+#endif
+
+bool list_folder(const std::string& path, std::vector<std::string>& names) {
+    const int descriptor = open_path(path, Access::folder);
+    if (descriptor < 0) return false;
+    const bool listed = list_and_close(descriptor, names);
+    std::erase_if(names, [](const std::string& name) { return name == "." || name == ".."; });
+    return listed;
 }
 
 uint64_t free_bytes(const std::string& folder) {

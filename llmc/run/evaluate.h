@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "llmc/run/progress.h"
 #include "llmc/text/text_stream.h"
 #include "llmc/text/tokenizer.h"
+#include "llmc/text/tokenizer_roles.h"
 
 // The losses (B*T) of a batch; `inspect` as of gpt2_head().
 template <class Real>
@@ -156,6 +158,7 @@ void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer,
     const bool answers = !options.question.empty();
     const int vocab_size = tokenizer ? tokenizer->vocab_size() : g.config.vocab_size;  // without padding
     const int end_of_text = tokenizer ? tokenizer->end_of_text : vocab_size - 1;
+    const std::set<int64_t> ends = tokenizer ? ends_of_text(*tokenizer) : std::set<int64_t>{end_of_text};
     TextGenerator<Real> generator(g, sample_capacity(options.positions, options.length), 1,
                                   {.sampler = options.sampler, .vocab_size = vocab_size});
     generator.start(answers ? options.question : std::vector<int>{end_of_text}, {coin_state});
@@ -171,7 +174,7 @@ void sample_text(const GPT2<Real>& g, const std::optional<Tokenizer>& tokenizer,
             generator.next(&token);
             random_u32(coin_state);  // which drew the token
         }
-        has_ended = answers && token == end_of_text;
+        has_ended = answers && ends.contains(token);
         if (!tokenizer)
             text.write(format_string("%d ", token));
         else if (!has_ended)

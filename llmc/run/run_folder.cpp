@@ -73,12 +73,11 @@ static void link_tokens(const std::string& folder, const std::string& to) {
     if (!is_folder(from) || is_link(from)) return;
     create_subfolder(into);
     for (const std::string& name : names_in(from)) {
-        const fs::path file = fs::path(from) / name, link = fs::path(into) / name;
+        const std::string file = from + "/" + name, link = into + "/" + name;
         std::error_code error;
-        const bool is_unfinished = is_temporary_name(fold_case(name));
-        if (is_unfinished || fs::exists(link) || !is_regular(generic_text(file))) continue;
+        if (is_temporary_name(fold_case(name)) || file_exists(link) || !is_regular(file)) continue;
         fs::create_hard_link(file, link, error);
-        if (error) copy_file(generic_text(file), generic_text(link));
+        if (error) copy_file(file, link);
     }
     sync_folder(into);
 }
@@ -233,11 +232,11 @@ static std::vector<int> superfluous(const std::string& folder, const KeptCheckpo
 void prune_checkpoints(const std::string& folder, const KeptCheckpoints& kept) {
     try {
         for (int step : superfluous(folder, kept)) delete_checkpoint(folder, step);
+        remove_unfinished_checkpoints(folder);  // which an earlier error left
         if (kept.keep == 0) return;
         for (int step : list_checkpoints_without_done(folder))
             if (step < kept.newest && (kept.major == 0 || step % kept.major != 0))
                 delete_checkpoint(folder, step);
-        remove_unfinished_checkpoints(folder);  // which an earlier error left
     } catch (const Error& error) {
         warn("an old checkpoint was not deleted: %s; the next checkpoint tries again", error.what());
     }

@@ -1,6 +1,9 @@
 #include "llmc/text/chat_example.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
 
 #include "llmc/base/error.h"
 #include "llmc/base/utf8.h"
@@ -103,14 +106,15 @@ static Form form_of(const json& object, const std::string& where) {
 
 // Error if an answer is not to be learnt like all others.
 static void refuse_weights(const json& object, const std::string& where) {
-    const auto refuse = [&](const char* name, const json& value) {
-        fail("%s has %s %s: all answers count alike", where.c_str(), name, describe_json(value).c_str());
-    };
-    if (const json weight = object.value("weight", json()); !weight.is_null() && weight != 1)
-        refuse("weight", weight);
-    for (const char* name : {"train", "loss", "label", "kto_tag"})
-        if (const json value = object.value(name, json()); value == false) refuse(name, value);
-    if (const json value = object.value("masked", json()); value == true) refuse("masked", value);
+    using Values = std::vector<json>;
+    static const std::map<std::string, Values> usual = {
+        {"weight", {1}},          {"train", {true, 1, ""}},   {"loss", {true, 1, ""}},
+        {"label", {true, 1, ""}}, {"kto_tag", {true, 1, ""}}, {"masked", {false, 0}}};
+    for (const auto& [name, values] : usual)
+        if (const json value = object.value(name, json());
+            !value.is_null() && !std::ranges::count(values, value))
+            fail("%s has %s %s: all answers count alike", where.c_str(), name.c_str(),
+                 describe_json(value).c_str());
 }
 
 // What the model would see besides the texts, in an object or a message, and the fields of all forms.
@@ -128,7 +132,8 @@ static bool is_for_the_model(const std::string& name) {
 // Notes the fields that are not among those read. Error if one is for the model, and is not what it sees.
 static void note_unread(const json& object, std::set<std::string> read, const json& messages,
                         const std::string& where, std::set<std::string>& unread) {
-    read.insert({"weight", "train", "loss", "label", "kto_tag", "masked"});  // see refuse_weights()
+    refuse_weights(object, where);
+    read.insert({"weight", "train", "loss", "label", "kto_tag", "masked"});
     const auto is_seen = [&](const json& value) {
         return std::ranges::any_of(messages, [&](const json& m) { return m["content"] == value; }) ||
                std::ranges::any_of(read,
@@ -160,7 +165,6 @@ static void add_message(const json& m, const std::string& where, ChatExample& to
     if (role != "system" && role != "user" && role != "assistant")
         fail("%s: the role '%s' is none of system, user (human) and assistant (gpt)", where.c_str(),
              printable(role).c_str());
-    refuse_weights(m, where);
     to.messages.push_back(chat_message(role.c_str(), content));
     note_unread(m, {of, said}, to.messages, where, to.unread_fields);
     for (const json& part : m[said].is_array() ? m[said] : json::array())
@@ -181,7 +185,6 @@ ChatExample read_chat_example(const json& object, const std::string& where) {
     if (has_system && !system.empty() && messages[0]["content"] != system)
         fail("%s has a field 'system' and a system message with another text", where.c_str());
     if (!has_system && !system.empty()) messages.insert(messages.begin(), chat_message("system", system));
-    refuse_weights(object, where);
     form.fields.insert("system");
     note_unread(object, form.fields, messages, where, example.unread_fields);
     size_t end = messages.size();

@@ -1,7 +1,6 @@
 #include "llmc/text/tokenizer_roles.h"
 
 #include <algorithm>
-#include <set>
 
 using nlohmann::json;
 
@@ -109,4 +108,14 @@ void add_roles(JsonMembers& members, const std::string& roles, const char* part)
         else
             known->second = value;
     }
+}
+
+std::set<int64_t> ends_of_text(const Tokenizer& tokenizer) {
+    JsonMembers generation = {{"eos_token_id", {}}};
+    add_roles(generation, tokenizer.roles, "generation");
+    const json said = generation[0].second;
+    std::set<int64_t> ends = {tokenizer.end_of_text};
+    for (const json& id : said.is_array() ? said : json::array({said}))
+        if (id.is_number_integer()) ends.insert(id.get<int64_t>());
+    return ends;
 }

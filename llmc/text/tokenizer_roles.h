@@ -1,6 +1,8 @@
 // What Hugging Face's files say beyond a tokenizer's tokens, and an export must say again: which tokens
 // begin, pad or separate texts, the template of a chat, and how the model's text is generated.
 #pragma once
+#include <cstdint>
+#include <set>
 #include <string>
 
 #include "llmc/base/json.h"
@@ -18,6 +20,9 @@ nlohmann::json roles_of(const nlohmann::json& files, nlohmann::json config, cons
 // The template of a chat in a Tokenizer's `roles`; empty: there is none. And roles with another one.
 std::string chat_template_of(const std::string& roles);
 std::string with_chat_template(const std::string& roles, const std::string& chat_template);
+
+// The tokens with which a model ends a text: end-of-text, and those that generation_config.json names.
+std::set<int64_t> ends_of_text(const Tokenizer& tokenizer);
 
 // Sets the members of a part, such as "config", in those of a file. `roles` is a Tokenizer's.
 void add_roles(JsonMembers& members, const std::string& roles, const char* part);
