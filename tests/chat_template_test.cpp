@@ -325,17 +325,17 @@ TEST(ChatExamples, NothingIsLostSilently) {
         EXPECT_EQ(error_of(("{" + nothing + "," + end).c_str()), "") << nothing;
     for (const std::string unlearnt :
          {R"("label":0)", R"("kto_tag":0)", R"("train":"false")", R"("loss":0.0)", R"("masked":1)",
-          R"("label":"bad")", R"("weight":0)", R"("train":[])"})
+          R"("label":0.0)", R"("weight":0)", R"("train":[])"})
         EXPECT_TRUE(contains(error_of(("{" + unlearnt + "," + end).c_str()), ": all answers count alike"))
             << unlearnt;
     const json with_more = parse_json_object(
-        R"({"id":7,"tags":[],"prompt":"q","messages":[{"role":"user","name":"Ann","content":"q"},
+        R"({"id":7,"label":"kind","tags":[],"prompt":"q","messages":[{"role":"user","name":"Ann","content":"q"},
             {"role":"assistant","content":[{"type":"text","text":"a","index":0}]}],
             "conversations":[{"role":"user","name":"Ann","content":"q"},
             {"role":"assistant","content":[{"type":"text","text":"a","index":0}]}]})",
         "x");  // a copy of what is read loses nothing, and others are named
     EXPECT_EQ(read_chat_example(with_more, "x").unread_fields,
-              (std::set<std::string>{"conversations", "id", "index", "name", "prompt"}));
+              (std::set<std::string>{"conversations", "id", "index", "label", "name", "prompt"}));
     const json listed = parse_json_object(
         R"({"system":[{"type":"text","text":"s"}],"instruction":"q","input":[{"text":"i"}],"output":"a"})",
         "x");

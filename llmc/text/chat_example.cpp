@@ -104,17 +104,24 @@ static Form form_of(const json& object, const std::string& where) {
 
 // --- what is not read ---
 
+// A label that says of what kind an example is, not whether to learn it.
+static bool is_class(const json& label) {
+    return !label.is_boolean() && label != 0 && label != 1 && !is_empty(label);
+}
+
 // Error if an answer is not to be learnt like all others.
 static void refuse_weights(const json& object, const std::string& where) {
     using Values = std::vector<json>;
     static const std::map<std::string, Values> usual = {
         {"weight", {1}},          {"train", {true, 1, ""}},   {"loss", {true, 1, ""}},
         {"label", {true, 1, ""}}, {"kto_tag", {true, 1, ""}}, {"masked", {false, 0}}};
-    for (const auto& [name, values] : usual)
-        if (const json value = object.value(name, json());
-            !value.is_null() && !std::ranges::count(values, value))
-            fail("%s has %s %s: all answers count alike", where.c_str(), name.c_str(),
-                 describe_json(value).c_str());
+    for (const auto& [name, values] : usual) {
+        const json value = object.value(name, json());
+        if (value.is_null() || std::ranges::count(values, value) || (name == "label" && is_class(value)))
+            continue;
+        fail("%s has %s %s: all answers count alike", where.c_str(), name.c_str(),
+             describe_json(value).c_str());
+    }
 }
 
 // What the model would see besides the texts, in an object or a message, and the fields of all forms.
@@ -133,7 +140,8 @@ static bool is_for_the_model(const std::string& name) {
 static void note_unread(const json& object, std::set<std::string> read, const json& messages,
                         const std::string& where, std::set<std::string>& unread) {
     refuse_weights(object, where);
-    read.insert({"weight", "train", "loss", "label", "kto_tag", "masked"});
+    read.insert({"weight", "train", "loss", "kto_tag", "masked"});
+    if (!is_class(object.value("label", json()))) read.insert("label");
     const auto is_seen = [&](const json& value) {
         return std::ranges::any_of(messages, [&](const json& m) { return m["content"] == value; }) ||
                std::ranges::any_of(read,
