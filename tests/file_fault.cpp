@@ -11,8 +11,9 @@
 //                         half, or reads 7 bytes; "lost" makes close() fail and the file empty; "kill" kills
 //                         the program before the call; "gone" removes the file before it, as another program
 //                         does. "N+" instead of N: this call and all later ones.
-//     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one. "lower" and
-//                         "upper": it lists the names of files so, however they were spelled
+//     FILE_FAULT_CASE=1   a file system without case: names of ASCII that differ in it are one, also where an
+//                         é is in another normal form. "lower" and "upper": it lists the names of files so,
+//                         however they were spelled
 //     FILE_FAULT_TWICE=1  folders list each name twice, as happens while names are added
 //     FILE_FAULT_UNLISTED=1 folders list none of their files
 //     FILE_FAULT_INODES=1 each look at a file gives it another number; "spelling": each spelling of its name;
@@ -48,6 +49,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace {
@@ -103,6 +105,12 @@ void log_call(const char* call, const std::string& name) {
     close(descriptor);
 }
 
+// The name with each é in one normal form, as an e with an accent.
+std::string normal_form(std::string name) {
+    for (size_t at; (at = name.find("\u00e9")) != name.npos;) name.replace(at, 2, "e\u0301");
+    return name;
+}
+
 // The path with its last part as its folder lists it, on a file system without case.
 std::string folded(const std::string& path) {
     static const char* folder = getenv("FILE_FAULT_CASE") ? getenv("FILE_FAULT_FOLDER") : nullptr;
@@ -118,7 +126,8 @@ std::string folded(const std::string& path) {
     for (const dirent* entry = list ? next(list) : nullptr; entry; entry = next(list)) {
         if (name == entry->d_name) found = name;
         if (name == entry->d_name) break;
-        if (strcasecmp(entry->d_name, name.c_str()) == 0) found = entry->d_name;
+        if (strcasecmp(normal_form(entry->d_name).c_str(), normal_form(name).c_str()) == 0)
+            found = entry->d_name;
     }
     if (list) closedir(list);
     return path.substr(0, slash + 1) + found;
@@ -341,10 +350,11 @@ char* realpath(const char* path, char* resolved) {
     const std::string full = full_path(AT_FDCWD, path), listed = folded(full);
     if (!getenv("FILE_FAULT_CASE") || listed == full) return real(path, resolved);
     char* const found = real(listed.c_str(), nullptr);
-    const std::string name = full.substr(full.rfind('/'));
-    if (found && std::string(found).ends_with(listed.substr(listed.rfind('/'))))
-        strcpy(found + strlen(found) - name.size(), name.c_str());
-    return found;
+    const std::string name = full.substr(full.rfind('/')), other = listed.substr(listed.rfind('/'));
+    if (!found || !std::string_view(found).ends_with(other)) return found;
+    const std::string spelled = std::string(found, strlen(found) - other.size()) + name;
+    free(found);
+    return strdup(spelled.c_str());
 }
 
 int flock(int descriptor, int operation) {

@@ -152,10 +152,12 @@ TEST(FileSystems, IdentityIsNeitherNameNorNumberAlone) {
         const bool has_case = system[0] != "FILE_FAULT_CASE=1";
         TemporaryFolder folder;
         write_text(folder / "text", 50);
-        const auto prepare = [&](const std::string& input, const std::string& name) {
+        const auto prepare = [&](const std::string& input, const std::string& name,
+                                 const Words& options = {}) {
             return run_faulty(
                 folder.path, system,
-                {BINARY_DIR "/prepare_data", "--out", folder.path, "--name", name, folder / input});
+                with(args(BINARY_DIR "/prepare_data", "--out", folder.path, "--name", name, folder / input),
+                     options));
         };
         EXPECT_EQ(prepare("text", "x").status, 0) << prepare("text", "x").err;
         expect_ok(prepare("text", "x"));  // again, over its own shards
@@ -165,6 +167,20 @@ TEST(FileSystems, IdentityIsNeitherNameNorNumberAlone) {
         const std::string input = read_whole_file(folder / "Q_train.bin");
         EXPECT_EQ(prepare("Q_train.bin", "q").status, has_case ? 0 : 1);
         EXPECT_EQ(read_whole_file(folder / "Q_train.bin"), input);
+        // a spelling that only the file system knows: é in two normal forms
+        const std::string composed = "caf\u00e9", decomposed = "cafe\u0301", own = composed + "_train.bin";
+        write_text(folder / own, 40);
+        const ProgramResult early = prepare(own, decomposed, {"--tokenizer", "missing"});
+        EXPECT_EQ(contains(early.err, "is an input, too"), !has_case) << early.err;
+        fs::remove(folder / own);
+        expect_ok(prepare("text", decomposed));
+        fs::remove(folder / decomposed + "_train.bin");
+        write_text(folder / own, 40);  // under the name of a shard that is listed
+        EXPECT_EQ(prepare("text", decomposed).status, has_case ? 0 : 1);
+        EXPECT_EQ(read_whole_file(folder / own), input);
+        fs::rename(folder / own, folder / composed + "_train_000001.bin");
+        EXPECT_EQ(prepare("text", decomposed, {"--shard-tokens", "100"}).status, has_case ? 0 : 1);
+        EXPECT_EQ(read_whole_file(folder / composed + "_train_000001.bin"), input);
         // somebody else's file
         write_whole_file(folder / "K_train_000001.bin", {"mine"});
         EXPECT_EQ(prepare("text", "k").status, has_case ? 0 : 1);

@@ -254,6 +254,12 @@ TEST_F(Outputs, FilesOfOthersBesideShardsStay) {
     fs::rename(folder / "x.json", folder / "list");  // as if llm.c had written the shards
     expect_refusal(prepare({text}), "x_train.bin is there, and this program has not");
     fs::rename(folder / "list", folder / "x.json");
+    for (const char* name : {"x_train_000001.bin", "x_val.bin", "x_val.mask"}) {  // which it does not list
+        fs::copy(folder / "x_train.bin", folder / name);
+        expect_refusal(prepare({text}), std::string(name) + " is there, and this program has not");
+        EXPECT_EQ(read_whole_file(folder / name), read_whole_file(folder / "x_train.bin"));
+        fs::remove(folder / name);
+    }
     for (const char* name : {"x_tokenizer.json", "x_tokenizer.bin", "x.tokenizer"})
         for (const char* foreign : {"mine", R"({"shards": []})"}) {
             const std::string path = folder / name, before = read_whole_file(path);

@@ -94,6 +94,29 @@ TEST_F(TwoPrograms, APreparationThatFailsLeavesTheEarlierShards) {
             }
 }
 
+// Earlier shards that no list names any more are still the program's own.
+TEST_F(TwoPrograms, TheNextOneRemovesWhatAKilledPreparationLeaves) {
+    const std::string a = write_text(folder, 'a', 500), b = write_text(folder, 'b', 3500);
+    expect_ok(run_program(prepare(folder, a)));
+    const Words before = names_in(folder / "data");
+    int kills = 0;
+    for (const char* call : {"rename", "unlink"})
+        for (int n = 1, is_killed = 1; is_killed; n++) {
+            SCOPED_TRACE(std::string(call) + " " + std::to_string(n));
+            ASSERT_LT(n, 20);
+            expect_ok(run_program(prepare(folder, b)));
+            Words command = args("env", "LD_PRELOAD=" BINARY_DIR "/libfile_fault.so",
+                                 "FILE_FAULT_FOLDER=" + folder / "data",
+                                 std::string("FILE_FAULT=") + call + ":" + std::to_string(n) + ":kill");
+            is_killed = run_program(with(command, prepare(folder, a))).status != 0;
+            kills += is_killed;
+            expect_ok(run_program(prepare(folder, a)));
+            EXPECT_EQ(names_in(folder / "data"), before);
+            EXPECT_FALSE(contains(read_whole_file(folder / "data/x.json"), "replaced"));
+        }
+    EXPECT_GT(kills, 6);
+}
+
 TEST_F(TwoPrograms, TrainingRefusesShardsThatAreNotListed) {
     expect_ok(run_program(prepare(folder, write_text(folder, 'a', 3500))));
     const std::string pattern = folder / "data/x_train*.bin", one = folder / "data/x_train_000001.bin",

@@ -234,8 +234,9 @@ static std::filesystem::path real_path(const std::string& path) {
     return found;
 }
 
-// Whether two paths that exist are one, by their names alone. In a folder that holds both names, they are
-// two; names that differ only in case and are not both listed are one.
+// Whether two paths that exist and look alike are one, by their names alone. In a folder that lists both
+// names, they are two; where it lists one of them, the other is another spelling. Where it lists neither, or
+// may not be listed, names are one that differ only in case.
 static bool is_same_name(const std::string& a, const std::string& b) {
     const std::filesystem::path x = real_path(a), y = real_path(b);
     if (std::distance(x.begin(), x.end()) != std::distance(y.begin(), y.end())) return false;
@@ -243,10 +244,15 @@ static bool is_same_name(const std::string& a, const std::string& b) {
     for (auto i = x.begin(), j = y.begin(); i != x.end(); folder /= *i, ++i, ++j) {
         const std::string name = i->generic_string(), other = j->generic_string();
         if (name == other) continue;
-        if (fold_case(name) != fold_case(other)) return false;
-        const std::vector<std::string> names = names_in(folder.generic_string());
-        if (std::count(names.begin(), names.end(), name) && std::count(names.begin(), names.end(), other))
-            return false;
+        const bool differ_in_case = fold_case(name) == fold_case(other);
+        std::vector<std::string> names;
+        if (!list_folder(folder.generic_string(), names)) {
+            if (differ_in_case && errno != ENOENT)
+                fail_file("cannot read the folder", folder.string(), errno);
+            names.clear();
+        }
+        const auto lists = [&](const std::string& n) { return std::ranges::find(names, n) != names.end(); };
+        if (lists(name) ? lists(other) : !lists(other) && !differ_in_case) return false;
     }
     return !x.empty();
 }

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <regex>
+#include <set>
 #include <span>
 
 #include "llmc/base/clock.h"
@@ -240,49 +241,83 @@ static void remove_trained(const std::string& prefix, const PreparationOptions& 
 
 // --- all of it ---
 
-// The shards of this name in the folder, also temporary ones that a killed run left.
-static std::vector<std::string> earlier_shards(const PreparationOptions& options) {
+static std::string prefix_of(const PreparationOptions& options) {
+    return generic_text(fs::path(options.out) / options.name);
+}
+
+static bool is_temporary(const std::string& path) {
+    return is_temporary_name(fs::path(path).filename().string());
+}
+
+// The files in the folder with names of shards and masks, also temporary ones, as this run spells them.
+static std::set<std::string> earlier_shards(const PreparationOptions& options) {
     static const std::regex after_name(
         "(_train|_val)(_[0-9]{6,})?\\.(bin|mask)(\\.vulkan-gpt2\\.new)?(\\.vulkan-gpt2\\.tmp)?");
-    std::vector<std::string> paths;
+    std::set<std::string> paths;
     const auto path_of = [&](const std::string& file) { return generic_text(fs::path(options.out) / file); };
     for (const std::string& file : names_in(options.out)) {
         if (file.size() < options.name.size()) continue;
         // on a file system without case, a new shard may be this file under another spelling
-        const std::string own = options.name + fold_case(file.substr(options.name.size()));
-        if (std::regex_match(own.substr(options.name.size()), after_name) &&
-            fold_case(file) == fold_case(own) && (file == own || is_same_file(path_of(file), path_of(own))))
-            paths.push_back(path_of(file));
+        const std::string end = fold_case(file.substr(options.name.size())), own = options.name + end;
+        if (std::regex_match(end, after_name) && (file == own || is_same_file(path_of(file), path_of(own))))
+            paths.insert(path_of(own));
     }
     return paths;
 }
 
-// Deletes those that are not among the new ones, because a glob would mix them.
-static void remove_earlier_shards(const PreparationOptions& options, const StagedShards& fresh) {
+// Those that are not among the new ones: a glob would mix them.
+static std::set<std::string> replaced_shards(const PreparationOptions& options, const StagedShards& fresh) {
+    std::set<std::string> replaced = own_shards(prefix_of(options));
+    for (const TokenShard& shard : fresh.shards)
+        replaced.erase(shard.path), replaced.erase(mask_of(shard.path));
+    std::erase_if(replaced, [](const std::string& path) { return !file_exists(path); });
+    return replaced;
+}
+
+// Deletes them, and temporary ones that a killed run left.
+static void remove_earlier_shards(const PreparationOptions& options, const std::set<std::string>& replaced) {
     for (const std::string& path : earlier_shards(options)) {
-        const auto is_fresh = [&](const TokenShard& shard) {
-            const std::string mask = mask_of(shard.path);
-            return (fold_case(shard.path) == fold_case(path) && is_same_file(shard.path, path)) ||
-                   (shard.mask && fold_case(mask) == fold_case(path) && is_same_file(mask, path));
-        };
-        if (std::any_of(fresh.shards.begin(), fresh.shards.end(), is_fresh)) continue;
+        if (!is_temporary(path) && !replaced.contains(path)) continue;
         if (path.ends_with(".bin")) print_line(stdout, "%s: removed, an earlier shard", path.c_str());
         remove_file(path);
     }
 }
 
-// Error if a file that this run will replace or delete is somebody else's, or an input.
-static void check_outputs(const PreparationOptions& options, std::vector<std::string> inputs) {
-    const std::string prefix = generic_text(fs::path(options.out) / options.name);
+// What this run reads, but for the tokenizer.
+static std::vector<std::string> inputs_of(const PreparationOptions& options) {
+    std::vector<std::string> inputs = options.found.files;
     inputs.insert(inputs.end(), options.files_from.begin(), options.files_from.end());
     if (!options.chat_template.empty()) inputs.push_back(options.chat_template);
-    check_output(prefix + ".json", inputs, is_sidecar, Target::file);
-    const bool has_list = is_shard_list(prefix + ".json");  // else llm.c may have written them
+    return inputs;
+}
+
+// Error if one of these shards and masks, which this run will replace or delete, is somebody else's, such as
+// llm.c's, or an input.
+static void check_shards(const PreparationOptions& options, const std::set<std::string>& paths) {
+    const std::vector<std::string> inputs = inputs_of(options);
+    const std::set<std::string> own = own_shards(prefix_of(options));
     const auto is_ours = [&](const std::string& path) {
-        return (has_list || is_temporary_name(fs::path(path).filename().string())) &&
-               (is_token_shard(path) || is_mask(path));
+        return (own.contains(path) || is_temporary(path)) && (is_token_shard(path) || is_mask(path));
     };
-    for (const std::string& path : earlier_shards(options)) check_output(path, inputs, is_ours, Target::file);
+    for (const std::string& path : paths) check_output(path, inputs, is_ours, Target::file);
+}
+
+// The same of shards whose number was unknown before: a folder may list a file under a spelling that only the
+// file system knows.
+static void check_new_shards(const PreparationOptions& options, const StagedShards& staged) {
+    std::set<std::string> paths;
+    for (const TokenShard& shard : staged.shards) paths.insert({shard.path, mask_of(shard.path)});
+    check_shards(options, paths);
+}
+
+// The same of all files that can be known before.
+static void check_outputs(const PreparationOptions& options) {
+    const std::string prefix = prefix_of(options);
+    const std::vector<std::string> inputs = inputs_of(options);
+    check_output(prefix + ".json", inputs, is_sidecar, Target::file);
+    std::set<std::string> shards = earlier_shards(options);
+    shards.insert({prefix + "_train.bin", prefix + "_val.bin"});
+    check_shards(options, shards);
     // the tokenizer itself is neither written nor removed
     const auto check = [&](const std::string& path, const auto& is_its_kind) {
         if (!is_same_file(path, options.tokenizer)) check_output(path, inputs, is_its_kind, Target::file);
@@ -533,8 +568,8 @@ void prepare_tokens(PreparationOptions options) {
     for (const std::string& file : files) seen.add_once(file);
     TextReader reader(files, options);
     create_folders(options.out);
-    check_outputs(options, files);
-    const FileWriter lock = lock_outputs(generic_text(fs::path(options.out) / options.name));
+    check_outputs(options);
+    const FileWriter lock = lock_outputs(prefix_of(options));
     const std::string& prefix = lock.path;
     check_earlier_files(options, prefix);
     StagedShards staged;
@@ -561,10 +596,17 @@ void prepare_tokens(PreparationOptions options) {
     work.val.finish();
     work.train.finish();
     if (options.before_replacing) options.before_replacing();
+    check_new_shards(options, staged);
     const bool has_trained = was_trained(prefix);
-    record_shards(prefix, tokenizers[0], staged.shards);  // first: shards that it does not list are refused
+    const std::set<std::string> replaced = replaced_shards(options, staged);
+    // first: shards that it does not list are refused
+    record_shards(prefix, tokenizers[0], staged.shards, replaced);
     staged.rename_all();
-    remove_earlier_shards(options, staged);
+    remove_earlier_shards(options, replaced);
+    if (!replaced.empty()) {
+        sync_folder(options.out);
+        record_shards(prefix, tokenizers[0], staged.shards, {});
+    }
     if (parse_bpe(options.tokenizer))
         write_trained(of_reader, prefix);
     else if (has_trained)

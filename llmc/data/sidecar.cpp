@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 static const char* list_key = "shards";
+static const char* replaced_key = "replaced_shards";
 static const char* shards_key = "tokenizer_of_shards";  // make_corpus writes "tokenizer" into the same file
 
 bool is_sidecar(const std::string& path) {
@@ -24,7 +25,7 @@ bool is_sidecar(const std::string& path) {
 }
 
 void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
-                   const std::vector<TokenShard>& shards) {
+                   const std::vector<TokenShard>& shards, const std::set<std::string>& replaced) {
     const std::string path = prefix + ".json";
     json members = file_exists(path) ? read_json_object(path) : json::object(), list = json::array();
     for (const TokenShard& shard : shards)
@@ -36,6 +37,8 @@ void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
     const std::string folder = generic_text(absolute_path(prefix).parent_path());
     members[shards_key] = parse_json_object(tokenizer_info_to_json(info, folder), prefix);
     members[list_key] = list;
+    members.erase(replaced_key);
+    for (const std::string& file : replaced) members[replaced_key].push_back(file.substr(prefix.size()));
     write_whole_file(path, {json_text(members, 2), "\n"});
 }
 
@@ -53,10 +56,6 @@ std::string shard_itself(const std::string& shard) {
     if (!is_link(shard) || has_files(shard)) return shard;
     const std::string target = generic_text(fs::canonical(shard, nowhere));
     return !target.empty() && has_files(target) ? target : shard;
-}
-
-bool is_shard_list(const std::string& path) {
-    return file_exists(path) && read_json_object(path).contains(shards_key);
 }
 
 // What a sidecar says; none if it is missing or some other file that has this name.
@@ -102,6 +101,17 @@ static ShardList read_shard_list(const std::string& sidecar, const std::string& 
         list.clear();  // read_sidecar() warns of it
     }
     return list;
+}
+
+std::set<std::string> own_shards(const std::string& prefix) {
+    const std::string sidecar = prefix + ".json";
+    std::set<std::string> own;
+    for (const auto& [path, shard] : read_shard_list(sidecar, prefix.substr(0, prefix.rfind('/') + 1)))
+        own.insert({path, mask_of(path)});
+    const json members = file_exists(sidecar) ? read_json_object(sidecar) : json::object();
+    for (const json& part : members.value(replaced_key, json()))
+        if (part.is_string()) own.insert(prefix + part.get<std::string>());
+    return own;
 }
 
 void check_listed_shards(const std::string& pattern, const std::vector<TokenShard>& shards) {

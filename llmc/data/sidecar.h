@@ -2,6 +2,7 @@
 // NAME_val*.bin names their tokenizer and lists them. `prefix` is DIR/NAME.
 #pragma once
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,9 @@
 bool is_sidecar(const std::string& path);
 
 // Writes NAME.json, keeping its other members, with the shards and their checksums, and copies the tokenizer
-// to NAME.tokenizer.
+// to NAME.tokenizer. `replaced`: earlier shards and masks that are not removed yet.
 void record_shards(const std::string& prefix, const Tokenizer& tokenizer,
-                   const std::vector<TokenShard>& shards);
+                   const std::vector<TokenShard>& shards, const std::set<std::string>& replaced);
 
 // Error unless the shards, which match the pattern, are those that the NAME.json beside them lists, and none
 // that matches is missing. Shards without such a list are accepted.
@@ -23,8 +24,9 @@ void check_listed_shards(const std::string& pattern, const std::vector<TokenShar
 // DIR/NAME.json of a shard DIR/NAME_train.bin or DIR/NAME_val_000001.bin; for other names DIR/NAME.bin.
 std::string sidecar_of(const std::string& shard);
 
-// Whether NAME.json is there and lists shards. Error if it is no JSON object.
-bool is_shard_list(const std::string& path);
+// The shards that NAME.json lists, those that it names as replaced, and their masks. Error if it is no JSON
+// object.
+std::set<std::string> own_shards(const std::string& prefix);
 
 // The shard, or the file that a link leads to, if only that file has NAME.json or a mask in its folder.
 std::string shard_itself(const std::string& shard);

@@ -81,7 +81,7 @@ static std::filesystem::path named_folder(const std::string& folder) {
     return absolute_path(path).parent_path();
 }
 
-// The last names of a path, as many as there are.
+// The last names of a path, as many as there are, as they are printed.
 static std::string path_end(const std::filesystem::path& path, size_t names) {
     const std::filesystem::path inside = path.relative_path();
     const size_t all = size_t(std::distance(inside.begin(), inside.end()));
@@ -89,7 +89,7 @@ static std::string path_end(const std::filesystem::path& path, size_t names) {
     for (auto name = std::next(inside.begin(), ptrdiff_t(all - std::min(names, all))); name != inside.end();
          ++name)
         end /= *name;
-    return end.generic_string();
+    return printable(end.generic_string());
 }
 
 std::vector<std::string> distinct_names(const std::vector<std::string>& folders) {
@@ -105,11 +105,16 @@ std::vector<std::string> distinct_names(const std::vector<std::string>& folders)
         size_t length = 1;
         while (!is_alone(length) && path_end(paths[i], length) != path_end(paths[i], length + 1)) length++;
         const std::string end = path_end(paths[i], length);
-        names.push_back(end.empty() || !is_alone(length) ? generic_text(paths[i]) : end);  // with its root
-        if (std::count(paths.begin(), paths.end(), paths[i]) > 1)
-            names.back() += format_string(" (%zu)", i + 1);  // a folder that is named twice
+        const std::string with_root = printable(generic_text(paths[i]));
+        names.push_back(end.empty() || !is_alone(length) ? with_root : end);
     }
-    return names;
+    std::vector<std::string> distinct = names;
+    for (size_t i = 0; i < names.size(); i++)  // of a folder that is named twice
+        for (size_t n = i + 1; std::ranges::count(names, names[i]) > 1; n++) {
+            distinct[i] = names[i] + format_string(" (%zu)", n);
+            if (std::ranges::count(distinct, distinct[i]) == 1) break;
+        }
+    return distinct;
 }
 
 RunSeries read_series(const std::string& folder, PlotOver over) {
