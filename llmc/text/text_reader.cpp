@@ -32,7 +32,8 @@ size_t TextReader::safe_cut(std::string_view text) const {
     if (text.size() < most_bytes || !tokenizer || !tokenizer->is_bytes()) return 0;
     // bytes may be cut between any two characters; a line end may belong to an end-of-text or a blank line
     const bool keeps_line_ends = added || options.split == DocumentSplit::blank_line;
-    for (size_t i = last_character(text); i > 0; i = last_character(text.substr(0, i)))
+    const size_t whole = std::max(whole_characters(text), text.size() - 3);  // leads alone are no characters
+    for (size_t i = whole; i > 0; i = last_character(text.substr(0, i)))
         if (!(keeps_line_ends && (text[i - 1] == '\n' || text[i - 1] == '\r')) &&
             !(added && added->touches(text, i)))
             return i;
