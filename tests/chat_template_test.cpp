@@ -323,19 +323,22 @@ TEST(ChatExamples, NothingIsLostSilently) {
                                       R"("input":[],"images":null)", R"("weight":1,"label":1,"train":true)",
                                       R"("loss":"","masked":0,"kto_tag":null)", R"("masked":false)"})
         EXPECT_EQ(error_of(("{" + nothing + "," + end).c_str()), "") << nothing;
+    EXPECT_EQ(error_of(R"({"messages":[{"role":"user","content":"q","train":false},
+                           {"role":"assistant","content":"a","train":true}]})"),
+              "");
     for (const std::string unlearnt :
          {R"("label":0)", R"("kto_tag":0)", R"("train":"false")", R"("loss":0.0)", R"("masked":1)",
           R"("label":0.0)", R"("weight":0)", R"("train":[])"})
         EXPECT_TRUE(contains(error_of(("{" + unlearnt + "," + end).c_str()), ": all answers count alike"))
             << unlearnt;
     const json with_more = parse_json_object(
-        R"({"id":7,"label":"kind","tags":[],"prompt":"q","messages":[{"role":"user","name":"Ann","content":"q"},
+        R"({"id":7,"label":"kind","loss":2.5,"tags":[],"prompt":"q","messages":[{"role":"user","name":"Ann","content":"q"},
             {"role":"assistant","content":[{"type":"text","text":"a","index":0}]}],
             "conversations":[{"role":"user","name":"Ann","content":"q"},
             {"role":"assistant","content":[{"type":"text","text":"a","index":0}]}]})",
         "x");  // a copy of what is read loses nothing, and others are named
     EXPECT_EQ(read_chat_example(with_more, "x").unread_fields,
-              (std::set<std::string>{"conversations", "id", "index", "label", "name", "prompt"}));
+              (std::set<std::string>{"conversations", "id", "index", "label", "loss", "name", "prompt"}));
     const json listed = parse_json_object(
         R"({"system":[{"type":"text","text":"s"}],"instruction":"q","input":[{"text":"i"}],"output":"a"})",
         "x");

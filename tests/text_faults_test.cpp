@@ -143,17 +143,18 @@ TEST_F(OverAnEarlierRun, AStartThatIsKilledSplitsNeitherRunNorTokens) {
     const Words again = with(with(args("cpu --text", other), shape), small);
     const std::string base = folder / "base";
     fs::rename(run, base);
-    for (int n = 1, is_killed = 1; is_killed; n += getenv("FILE_FAULT_ALL") ? 1 : 3) {
-        SCOPED_TRACE(n);
-        fs::remove_all(run);
-        fs::copy(base, run, fs::copy_options::recursive);
-        is_killed = start(again, {format_string("FILE_FAULT=rename:%d:kill", n)}).status != 0;
-        EXPECT_TRUE(is_killed || n > 15);
-        expect_ok(start(again));
-        EXPECT_EQ(contents("/earlier_1"), before);
-        EXPECT_FALSE(fs::exists(run + "/tokens/next.vulkan-gpt2.new"));
-        expect_ok(start(words_of("cpu -y 1 -x 2")));
-    }
+    for (const char* call : {"rename", "unlink"})
+        for (int n = 1, is_killed = 1; is_killed; n += getenv("FILE_FAULT_ALL") ? 1 : 2) {
+            SCOPED_TRACE(call + std::string(" ") + std::to_string(n));
+            fs::remove_all(run);
+            fs::copy(base, run, fs::copy_options::recursive);
+            is_killed = start(again, {format_string("FILE_FAULT=%s:%d:kill", call, n)}).status != 0;
+            EXPECT_TRUE(is_killed || n > 6);
+            expect_ok(start(again));
+            EXPECT_EQ(contents("/earlier_1"), before);
+            EXPECT_FALSE(fs::exists(run + "/tokens/next.vulkan-gpt2.new"));
+            expect_ok(start(words_of("cpu -y 1 -x 2")));
+        }
 }
 
 // Files that never end, have no size or turn to zeros are left out of a folder, and counted.

@@ -235,8 +235,8 @@ static std::filesystem::path real_path(const std::string& path) {
 }
 
 // Whether two paths that exist and look alike are one, by their names alone. In a folder that lists both
-// names, they are two; where it lists one of them, the other is another spelling. Where it lists neither, or
-// may not be listed, names are one that differ only in case.
+// names, they are two; where it lists one of them, the other is another spelling. Where it lists neither,
+// names are one that differ only in case; error if the folder that tells cannot be listed.
 static bool is_same_name(const std::string& a, const std::string& b) {
     const std::filesystem::path x = real_path(a), y = real_path(b);
     if (std::distance(x.begin(), x.end()) != std::distance(y.begin(), y.end())) return false;

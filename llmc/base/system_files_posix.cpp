@@ -233,8 +233,8 @@ bool is_mount(const std::string&) { return false; }
 #endif
 
 // Appends the names that an open folder lists, and closes it.
-#ifdef __linux__
-// glibc's readdir() takes ENOENT for the end: file systems answer it of a folder that was replaced meanwhile.
+#ifdef __GLIBC__
+// Its readdir() takes ENOENT for the end: file systems answer it of a folder that was replaced meanwhile.
 static bool list_and_close(int descriptor, std::vector<std::string>& names) {
     alignas(dirent64) char entries[1 << 15];
     ssize_t bytes;
@@ -244,7 +244,7 @@ static bool list_and_close(int descriptor, std::vector<std::string>& names) {
             names.push_back(entry->d_name);
             at += entry->d_reclen;
         }
-    if (bytes < 0 && errno == ENOENT) errno = ESTALE;  // not that of a folder that is not there
+    if (bytes < 0 && errno == ENOENT) errno = ESTALE;  // ENOENT is a folder that is missing
     close_after_error(descriptor);
     return bytes == 0;
 }

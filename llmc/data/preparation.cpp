@@ -265,7 +265,7 @@ static std::set<std::string> earlier_shards(const PreparationOptions& options) {
     return paths;
 }
 
-// Those that are not among the new ones: a glob would mix them.
+// This program's earlier shards and masks that no new one replaces: a pattern would match both.
 static std::set<std::string> replaced_shards(const PreparationOptions& options, const StagedShards& fresh) {
     std::set<std::string> replaced = own_shards(prefix_of(options));
     for (const TokenShard& shard : fresh.shards)
@@ -302,15 +302,15 @@ static void check_shards(const PreparationOptions& options, const std::set<std::
     for (const std::string& path : paths) check_output(path, inputs, is_ours, Target::file);
 }
 
-// The same of shards whose number was unknown before: a folder may list a file under a spelling that only the
-// file system knows.
+// Checks the new shards, whose number is known now, by their paths: a folder may list a file under a spelling
+// that only the file system knows.
 static void check_new_shards(const PreparationOptions& options, const StagedShards& staged) {
     std::set<std::string> paths;
     for (const TokenShard& shard : staged.shards) paths.insert({shard.path, mask_of(shard.path)});
     check_shards(options, paths);
 }
 
-// The same of all files that can be known before.
+// Checks all outputs that are known before the texts are read.
 static void check_outputs(const PreparationOptions& options) {
     const std::string prefix = prefix_of(options);
     const std::vector<std::string> inputs = inputs_of(options);
@@ -595,8 +595,8 @@ void prepare_tokens(PreparationOptions options) {
     check_split(work, options, files[0]);
     work.val.finish();
     work.train.finish();
-    if (options.before_replacing) options.before_replacing();
     check_new_shards(options, staged);
+    if (options.before_replacing) options.before_replacing();
     const bool has_trained = was_trained(prefix);
     const std::set<std::string> replaced = replaced_shards(options, staged);
     // first: shards that it does not list are refused

@@ -184,10 +184,9 @@ static std::vector<PipelineBuild> take_queued(LaunchPadState& s, std::exception_
     return builds;
 }
 
-// A thread that others wait for.
-struct Released {
+struct ReleaseAtEnd {
     std::counting_semaphore<>& semaphore;
-    ~Released() { semaphore.release(); }
+    ~ReleaseAtEnd() { semaphore.release(); }
 };
 
 // Side by side, since drivers build a pipeline on one core; twice as many as there are cores, since some wait
@@ -201,7 +200,7 @@ void LaunchPad::compile(const ProgressCallback& progress) {
         idle_threads.acquire();
         if (progress) progress(int(i), int(builds.size()));
         builds[i].handle = std::async(std::launch::async, [&s, &idle_threads, &build = builds[i]] {
-            const Released at_end = {idle_threads};
+            const ReleaseAtEnd release = {idle_threads};
             return build_pipeline(s, build.kernel, build.queued.mapped(), s.cache);
         });
     }

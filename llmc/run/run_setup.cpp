@@ -544,8 +544,13 @@ void take_folder(Options& o, RunInputs& inputs, const OptimizerShare& share, con
     if (!has_staged_tokens(o)) return;
     name_placed_tokens(o);
     inputs.data = patterns_of(o);
-    if (inputs.data_names_tokenizer) inputs.made_with = tokenizer_of_shards(data_of(o));
-    open_data(o, inputs, false);
+    job.agree([&] {
+        const std::vector<SavedShard> staged = shards_of(*inputs.loader);
+        if (inputs.data_names_tokenizer) inputs.made_with = tokenizer_of_shards(data_of(o));
+        open_data(o, inputs, false);
+        if (shards_of(*inputs.loader) != staged)  // a network file system may show what was there before
+            fail("the tokens in %s are not those that were prepared: start again", start.folder.c_str());
+    });
 }
 
 void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShare& share, MainLog& log) {

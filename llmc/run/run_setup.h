@@ -91,14 +91,15 @@ double mean_over_sources(const RunInputs& inputs, const std::function<double(siz
 // The hyperparameters of the optimizer.
 OptimizerOptions optimizer_options(const Options& o);
 
-// The run begins: all that can fail before its first step has worked. Unless it continues, an earlier run in
-// the folder -o moves aside, and staged tokens take their place, from which the data are opened again.
+// The run begins, once model, tokenizer, memory, device and kernels work. Unless it continues, it checks that
+// the disk has room, an earlier run in the folder -o moves aside, and staged tokens take their place, from
+// which the data are opened again.
 // `share` is the part of the optimizer's state that each process writes. Collective.
 void take_folder(Options& o, RunInputs& inputs, const OptimizerShare& share, const Lease& lease,
                  Communicator& job);
 
-// Prepares the folder -o, if there is one: checks that there is room, opens the logs, which a resumed run
-// continues at its first step, and writes the options.
+// Prepares the folder -o, if there is one: opens the logs, which a resumed run continues at its first step if
+// there is room, and writes the options.
 void begin_output(const Options& o, const RunInputs& inputs, const OptimizerShare& share, MainLog& log);
 
 // Copies the tokenizer to the run's folder. Returns what a checkpoint records of it; "" if it is unknown.

@@ -413,14 +413,16 @@ bool has_staged_tokens(const Options& o) {
     return !o.text.empty() && o.train_data == patterns_in(staged_folder_of(o), o).train;
 }
 
-// Files of others in the folder stay, and so does a tokenizer in it that is asked for.
+// A tokenizer in the folder that is asked for stays.
 void place_staged_tokens(const Options& o) {
     if (!has_staged_tokens(o)) return remove_staged_tokens(o);
     const std::string from = staged_folder_of(o), to = folder_of(o);
     const std::regex replaced(name_of(o) +
                               std::string("[0-9]*(\\.(json|tokenizer|made_of)|_.*\\.(bin|mask|json))"));
     remove_file(stamp_in(to, o));  // first, and the new one is last: after a kill, the text is prepared again
-    for (const std::string& name : names_in(to))
+    std::vector<std::string> names = names_in(to);
+    std::ranges::reverse(names);  // text.json, which lists the shards, after them
+    for (const std::string& name : names)
         if (std::regex_match(fold_case(name), replaced) && !is_same_file(to + "/" + name, o.tokenizer))
             remove_file(to + "/" + name);
     for (const std::string& name : names_in(from))

@@ -13,8 +13,8 @@ std::vector<PreparationOptions> find_texts(Options& o);
 // About as many tokens as prepare_text() makes; writes nothing.
 TextTokens plan_tokens(const Options& o, const std::vector<PreparationOptions>& sources);
 
-// Prepares the tokens of o.text, unless they are there and the text has not changed. Whether they are staged:
-// they have another folder until the run begins, since an earlier run that has other tokens is in this one.
+// Prepares the tokens of o.text, unless they are there and the text has not changed. Returns whether they are
+// staged: over an earlier run with other tokens, they are in a folder of their own until the run begins.
 bool prepare_text(const Options& o, std::vector<PreparationOptions> sources);
 
 // Whether the options name staged tokens.
@@ -22,7 +22,7 @@ bool has_staged_tokens(const Options& o);
 // Moves them to the folder `tokens`, instead of those of an earlier run, which has moved and keeps its own.
 // Removes staged tokens that the options do not name, of a start that failed.
 void place_staged_tokens(const Options& o);
-// The options name them there.
+// Names the tokens in the folder `tokens` in the options that named them where they were staged.
 void name_placed_tokens(Options& o);
 
 // Error if the tokens of a resumed run are missing or damaged.

@@ -104,9 +104,10 @@ static Form form_of(const json& object, const std::string& where) {
 
 // --- what is not read ---
 
-// A label that says of what kind an example is, not whether to learn it.
-static bool is_class(const json& label) {
-    return !label.is_boolean() && label != 0 && label != 1 && !is_empty(label);
+// Labels may be classes and losses numbers, which do not say whether to learn an example.
+static bool is_about_learning(const std::string& name, const json& value) {
+    if (name != "label" && name != "loss") return true;
+    return value.is_boolean() || value == 0 || value == 1 || is_empty(value);
 }
 
 // Error if an answer is not to be learnt like all others.
@@ -117,8 +118,7 @@ static void refuse_weights(const json& object, const std::string& where) {
         {"label", {true, 1, ""}}, {"kto_tag", {true, 1, ""}}, {"masked", {false, 0}}};
     for (const auto& [name, values] : usual) {
         const json value = object.value(name, json());
-        if (value.is_null() || std::ranges::count(values, value) || (name == "label" && is_class(value)))
-            continue;
+        if (value.is_null() || std::ranges::count(values, value) || !is_about_learning(name, value)) continue;
         fail("%s has %s %s: all answers count alike", where.c_str(), name.c_str(),
              describe_json(value).c_str());
     }
@@ -139,9 +139,8 @@ static bool is_for_the_model(const std::string& name) {
 // Notes the fields that are not among those read. Error if one is for the model, and is not what it sees.
 static void note_unread(const json& object, std::set<std::string> read, const json& messages,
                         const std::string& where, std::set<std::string>& unread) {
-    refuse_weights(object, where);
-    read.insert({"weight", "train", "loss", "kto_tag", "masked"});
-    if (!is_class(object.value("label", json()))) read.insert("label");
+    for (const std::string name : {"weight", "train", "loss", "label", "kto_tag", "masked"})
+        if (is_about_learning(name, object.value(name, json()))) read.insert(name);
     const auto is_seen = [&](const json& value) {
         return std::ranges::any_of(messages, [&](const json& m) { return m["content"] == value; }) ||
                std::ranges::any_of(read,
@@ -173,12 +172,14 @@ static void add_message(const json& m, const std::string& where, ChatExample& to
     if (role != "system" && role != "user" && role != "assistant")
         fail("%s: the role '%s' is none of system, user (human) and assistant (gpt)", where.c_str(),
              printable(role).c_str());
+    const json parts = m[said].is_array() ? m[said] : json::array();
     to.messages.push_back(chat_message(role.c_str(), content));
     note_unread(m, {of, said}, to.messages, where, to.unread_fields);
-    for (const json& part : m[said].is_array() ? m[said] : json::array())
-        note_unread(part, {"type", "text"}, to.messages, where, to.unread_fields);
-    if (role == "assistant" && trimmed(content.get<std::string>()).empty())
-        fail("%s: an answer is empty", where.c_str());
+    for (const json& part : parts) note_unread(part, {"type", "text"}, to.messages, where, to.unread_fields);
+    if (role != "assistant") return;
+    refuse_weights(m, where);
+    for (const json& part : parts) refuse_weights(part, where);
+    if (trimmed(content.get<std::string>()).empty()) fail("%s: an answer is empty", where.c_str());
 }
 
 ChatExample read_chat_example(const json& object, const std::string& where) {
@@ -194,6 +195,7 @@ ChatExample read_chat_example(const json& object, const std::string& where) {
         fail("%s has a field 'system' and a system message with another text", where.c_str());
     if (!has_system && !system.empty()) messages.insert(messages.begin(), chat_message("system", system));
     form.fields.insert("system");
+    refuse_weights(object, where);
     note_unread(object, form.fields, messages, where, example.unread_fields);
     size_t end = messages.size();
     while (end > 0 && messages[end - 1]["role"] != "assistant") end--;
