@@ -268,20 +268,25 @@ TEST_F(Jobs, OneThatLostItsLeaseReplacesNoTokens) {
     std::string text;
     for (int i = 0; i < 3000; i++) text += "line " + std::to_string(i * i) + "\n";
     expect_ok(prepare(text));
-    for (const std::string& name : names_in(output))  // the tokens of an earlier run are replaced later
-        if (is_regular(output + "/" + name)) remove_file(output + "/" + name);
     const std::string tokens = output + "/tokens/text_train.bin", tokens_before = read_whole_file(tokens);
     std::string more;
     for (int i = 0; i < 100; i++) more += text + std::to_string(i);
-    std::thread other([&] {
-        const std::string lease = output + "/lease.json";
-        const auto is_written = [&] { return file_exists(lease) && !read_whole_file(lease).empty(); };
-        for (int i = 0; i < 30000 && !is_written(); i++)
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        write_whole_file(lease, {of_another_machine});
-    });
-    const ProgramResult result = prepare(more);
-    other.join();
-    expect_refusal(result, "another job has taken this folder over");
-    EXPECT_TRUE(read_whole_file(tokens) == tokens_before);
+    for (const bool has_run : {true, false}) {
+        SCOPED_TRACE(has_run);
+        for (const std::string& name : names_in(output))
+            if (!has_run && is_regular(output + "/" + name)) remove_file(output + "/" + name);
+        std::thread other([&] {
+            const std::string lease = output + "/lease.json";
+            const auto is_written = [&] { return file_exists(lease) && !read_whole_file(lease).empty(); };
+            for (int i = 0; i < 30000 && !is_written(); i++)
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            write_whole_file(lease, {of_another_machine});
+        });
+        const ProgramResult result = prepare(more);
+        other.join();
+        expect_refusal(result, "another job has taken this folder over");
+        EXPECT_TRUE(read_whole_file(tokens) == tokens_before);
+        EXPECT_EQ(file_exists(done_path(output, 1)), has_run);
+        remove_file(output + "/lease.json");
+    }
 }
