@@ -171,8 +171,10 @@ TEST_F(Plot, NamesAreTheShortestThatDiffer) {
     EXPECT_EQ(distinct_names({"a/x/y", "b/x/y", "x/y", "y"}), (Names{"a/x/y", "b/x/y", "x/y", "y"}));
     EXPECT_EQ(distinct_names({"a", "b", "./a"}), (Names{"a (1)", "b", "a (3)"}));
     EXPECT_EQ(distinct_names({"a", "a", "b/a (2)"}), (Names{"a (1)", "a (3)", "a (2)"}));
+#ifndef _WIN32  // where a backslash separates folders
     EXPECT_EQ(distinct_names({"x/a\x01", "y/a\\x01"}), (Names{"x/a\\x01", "y/a\\x01"}));
     EXPECT_EQ(distinct_names({"a\x01", "a\\x01"}), (Names{"a\\x01 (1)", "a\\x01 (2)"}));
+#endif
     EXPECT_EQ(distinct_names({"runs/one"}), Names{"one"});
     EXPECT_EQ(distinct_names({"runs/a", "/runs/a"}), (Names{"runs/a", "/runs/a"}));
 }
