@@ -13,5 +13,5 @@ check() {
 }
 check 47569 llmc shaders
 check 6436 dev
-check 34075 tests
+check 34077 tests
 exit $bad
