@@ -332,7 +332,8 @@ TEST(ChatExamples, NothingIsLostSilently) {
         EXPECT_TRUE(contains(error_of(("{" + unlearnt + "," + end).c_str()), ": all answers count alike"))
             << unlearnt;
     const json with_more = parse_json_object(
-        R"({"id":7,"label":"kind","loss":2.5,"tags":[],"prompt":"q","messages":[{"role":"user","name":"Ann","content":"q"},
+        R"({"id":7,"label":"kind","loss":2.5,"tags":[],"prompt":"q",
+            "messages":[{"role":"user","name":"Ann","content":"q"},
             {"role":"assistant","content":[{"type":"text","text":"a","index":0}]}],
             "conversations":[{"role":"user","name":"Ann","content":"q"},
             {"role":"assistant","content":[{"type":"text","text":"a","index":0}]}]})",

@@ -13,5 +13,5 @@ check() {
 }
 check 47569 llmc shaders
 check 6436 dev
-check 34077 tests
+check 34078 tests
 exit $bad
